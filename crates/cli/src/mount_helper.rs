@@ -174,20 +174,19 @@ mod tests {
 
     #[test]
     fn invalid_arguments_are_refused() {
-        assert!(matches!(parsed("/src"), Err(HelperError::Usage)));
-        assert!(matches!(parsed("/a /b /c"), Err(HelperError::Usage)));
-        assert!(matches!(parsed("/a /b -o"), Err(HelperError::Usage)));
+        let refused = |arguments| parsed(arguments).unwrap_err();
+        for arguments in ["/src", "/a /b /c", "/a /b -o"] {
+            assert!(
+                matches!(refused(arguments), HelperError::Usage),
+                "{arguments}"
+            );
+        }
+        assert!(matches!(refused("/a /b -x"), HelperError::UnknownFlag(_)));
+        let namespace = refused("/a /b -N /proc/1/ns/mnt");
+        assert!(matches!(namespace, HelperError::Namespace));
         assert!(matches!(
-            parsed("/a /b -x"),
-            Err(HelperError::UnknownFlag(_))
-        ));
-        assert!(matches!(
-            parsed("/a /b -N /proc/1/ns/mnt"),
-            Err(HelperError::Namespace)
-        ));
-        assert!(matches!(
-            parsed("/a /b -o strange"),
-            Err(HelperError::Option(_))
+            refused("/a /b -o strange"),
+            HelperError::Option(_)
         ));
     }
 }

@@ -206,26 +206,15 @@ mod tests {
             for name in option.aliases.iter().chain([&option.name]) {
                 assert!(seen.insert(*name), "{name} stands twice");
             }
-            assert!(
-                !option.help.is_empty() && !option.help.ends_with('.'),
-                "{}",
-                option.name
-            );
-            assert!(
-                option.long.is_empty() || option.long.ends_with('.'),
-                "{}",
-                option.name
-            );
+            let (name, help, long) = (option.name, option.help, option.long);
+            assert!(!help.is_empty() && !help.ends_with('.'), "{name}");
+            assert!(long.is_empty() || long.ends_with('.'), "{name}");
             for implied in option.implies {
-                assert!(find(implied).is_some(), "{} implies {implied}", option.name);
+                assert!(find(implied).is_some(), "{name} implies {implied}");
             }
             for (with, _) in option.conflicts {
-                let name = with.split('=').next().unwrap();
-                assert!(
-                    find(name).is_some(),
-                    "{} conflicts with {with}",
-                    option.name
-                );
+                let other = with.split('=').next().unwrap();
+                assert!(find(other).is_some(), "{name} conflicts with {with}");
             }
             if let (Value::Choice(words, _), default) = (&option.value, option.default)
                 && !default.is_empty()
@@ -248,10 +237,8 @@ mod tests {
             ("nosiud", "nosuid"),
         ] {
             let error = parse(given).unwrap_err().to_string();
-            assert_eq!(
-                error,
-                format!("unknown option `{given}`: did you mean `{meant}`?")
-            );
+            let expected = format!("unknown option `{given}`: did you mean `{meant}`?");
+            assert_eq!(error, expected);
         }
         let error = parse("frobnicate").unwrap_err().to_string();
         assert!(error.contains("thrufs mount --help"), "{error}");

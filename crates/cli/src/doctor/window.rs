@@ -106,27 +106,25 @@ mod tests {
 
     #[test]
     fn the_window_depends_on_the_version_of_qemu() {
-        for (version, state, part) in [
+        for (version, part) in [
             (
                 "11.1.3 (Debian 1:11.1.3+ds-1~bpo13+1)",
-                FindingState::Good,
                 "/bin/q is 11.1.3: with -device",
             ),
-            ("12.0.0\nCopyright", FindingState::Good, "is 12.0.0: with"),
+            ("12.0.0\nCopyright", "is 12.0.0: with"),
             (
                 "10.0.8 (qemu-kvm-10.0.8)\n",
-                FindingState::Note,
                 "is 10.0.8: QEMU has one from 11.1",
             ),
-            (
-                "11.0.93",
-                FindingState::Note,
-                "is 11.0.93: QEMU has one from 11.1",
-            ),
-            ("new", FindingState::Note, "not known: no QEMU"),
+            ("11.0.93", "is 11.0.93: QEMU has one from 11.1"),
+            ("new", "not known: no QEMU"),
         ] {
             let (found, detail) = judged(&format!("QEMU emulator version {version}"));
-            assert_eq!(found, state, "{detail}");
+            assert_eq!(
+                found == FindingState::Good,
+                part.contains(": with"),
+                "{detail}"
+            );
             assert!(detail.contains(part), "{detail}");
         }
         for other in ["", "echo (GNU coreutils) 9.7"] {

@@ -110,15 +110,6 @@ fn replies_are_printed_without_control_characters() {
 }
 
 #[test]
-fn json_is_one_flat_object() {
-    let value = serde_json::to_value(explained()).unwrap();
-    assert_eq!(value["path"], "/mnt/file");
-    assert_eq!(value["mountpoint"], "/mnt");
-    assert_eq!(value["opens"]["total"], 2);
-    assert_eq!(value["backing"], Value::Null);
-}
-
-#[test]
 fn a_file_of_a_share_has_its_machine_and_socket() {
     let mut explained = explained();
     explained.server = Server::Share {

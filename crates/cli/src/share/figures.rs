@@ -182,6 +182,7 @@ fn take_text(figures: &mut Map<String, Value>) -> String {
 mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Write as _};
+    use std::thread::JoinHandle;
     use std::time::Instant;
 
     const EXPLANATION: &str = concat!(
@@ -194,10 +195,16 @@ mod tests {
     );
 
     /// Adds a worker that replies to one query.
-    fn add(machines: &Machines, process: u32, line: &'static str) {
+    fn add(machines: &Machines, process: u32, line: &'static str) -> JoinHandle<String> {
         let (ours, theirs) = QueryChannel::pair().unwrap();
         machines.add(process, Arc::new(ours));
-        worker(theirs, line);
+        let stream = UnixStream::from(theirs);
+        std::thread::spawn(move || {
+            let mut asked = String::new();
+            BufReader::new(&stream).read_line(&mut asked).unwrap();
+            (&stream).write_all(line.as_bytes()).unwrap();
+            asked
+        })
     }
 
     fn explain(machines: &Machines) -> Reply {
@@ -209,17 +216,6 @@ mod tests {
             Reply::Error(refusal) => refusal.message,
             Reply::Result(value) => panic!("{value}"),
         }
-    }
-
-    /// Replies to one query.
-    fn worker(theirs: OwnedFd, line: &'static str) -> std::thread::JoinHandle<String> {
-        let stream = UnixStream::from(theirs);
-        std::thread::spawn(move || {
-            let mut asked = String::new();
-            BufReader::new(&stream).read_line(&mut asked).unwrap();
-            (&stream).write_all(line.as_bytes()).unwrap();
-            asked
-        })
     }
 
     fn result(reply: Reply) -> Value {
@@ -237,25 +233,21 @@ mod tests {
             all["text"].as_str().unwrap().to_owned()
         };
         assert!(text(&machines).contains("no requests yet"));
-        let (one, theirs) = QueryChannel::pair().unwrap();
-        machines.add(11, Arc::new(one));
-        let first = worker(
-            theirs,
-            "{\"version\":1,\"result\":{\"text\":\"one\",\"a\":1}}\n",
-        );
-        let (two, theirs) = QueryChannel::pair().unwrap();
-        machines.add(22, Arc::new(two));
-        let second = worker(theirs, "nonsense\n");
+        let figures = "{\"version\":1,\"result\":{\"text\":\"one\",\"a\":1}}\n";
+        let first = add(&machines, 11, figures);
+        add(&machines, 22, "nonsense\n");
+        add(&machines, 33, "{\"version\":1,\"result\":5}\n");
         let all = result(machines.answer(&Command::Statistics));
         assert_eq!(all["machines"], json!([{"process": 11, "a": 1}]));
         let shown = all["text"].as_str().unwrap();
-        assert!(
-            shown.contains("2 connected, 0 disconnected\nprocess 11:\none\n"),
-            "{shown}"
-        );
-        assert!(shown.contains("process 22 does not answer"), "{shown}");
+        for part in [
+            "3 connected, 0 disconnected\nprocess 11:\none\n",
+            "process 22 does not answer",
+            "process 33 does not answer",
+        ] {
+            assert!(shown.contains(part), "{shown}");
+        }
         assert!(first.join().unwrap().contains("statistics"));
-        second.join().unwrap();
         machines.record_exit("{\"version\":1,\"result\":{\"text\":\"bye\"}}\n");
         for malformed in [
             "{\"version\":1,\"error\":null}",
@@ -263,26 +255,12 @@ mod tests {
         ] {
             machines.record_exit(malformed);
         }
-        machines.remove(11, false);
-        machines.remove(22, false);
+        for process in [11, 22, 33] {
+            machines.remove(process, false);
+        }
         let shown = text(&machines);
-        assert!(
-            shown.ends_with("0 connected, 2 disconnected\nlast disconnected:\nbye\n"),
-            "{shown}"
-        );
-    }
-
-    #[test]
-    fn statistics_of_a_worker_that_are_no_object_are_left_out() {
-        let machines = Machines::new("/run/s".into());
-        let (ours, theirs) = QueryChannel::pair().unwrap();
-        machines.add(11, Arc::new(ours));
-        let worker = worker(theirs, "{\"version\":1,\"result\":5}\n");
-        let all = result(machines.answer(&Command::Statistics));
-        assert_eq!(all["machines"], json!([]));
-        let shown = all["text"].as_str().unwrap();
-        assert!(shown.contains("process 11 does not answer"), "{shown}");
-        worker.join().unwrap();
+        let end = "0 connected, 3 disconnected\nlast disconnected:\nbye\n";
+        assert!(shown.ends_with(end), "{shown}");
     }
 
     #[test]

@@ -271,11 +271,16 @@ mod tests {
             ShareListener::open(&at(&path)).unwrap().publish().is_ok(),
             "it was left"
         );
+        let is_occupied = || {
+            let opened = ShareListener::open(&at(&path));
+            matches!(opened, Err(SocketError::Occupied(_)))
+        };
         std::fs::write(&path, "precious").unwrap();
-        assert!(matches!(
-            ShareListener::open(&at(&path)),
-            Err(SocketError::Occupied(_))
-        ));
+        assert!(is_occupied());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+        assert!(is_occupied());
         assert!(ShareListener::open(&at(&path.join("deeper"))).is_err());
     }
 

@@ -9,7 +9,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -131,10 +131,6 @@ fn assert_explained_while_open_and_after(ground: &Ground, data_path: &str, why: 
     };
     assert_eq!(explained["cache"]["followed"], followed);
     assert_eq!(explained["cache"]["entry_timeout_s"], seconds);
-    assert!(
-        explained["node"]["lookups"].as_u64().unwrap() > 0,
-        "{explained}"
-    );
     assert_eq!(opens(&file), (2, 1));
     assert_eq!(explained["mountpoint"], ground.mnt.to_str().unwrap());
 
@@ -145,34 +141,10 @@ fn assert_explained_while_open_and_after(ground: &Ground, data_path: &str, why: 
     drop(open);
     wait_for("RELEASE", || opens(&moved) == (0, 0));
 
-    let output = thrufs!("explain", &moved, &ground.mnt);
-    succeeded(&output);
-    let text = stdout(&output);
-    for part in [
-        "/moved\n  what        regular file, inode",
-        &format!("data path   {data_path}: not open; it would be: {why}"),
-        "  open        no\n",
-        "what        directory, inode",
-        "kernel      node 1,",
-    ] {
-        assert!(text.contains(part), "{part} in {text}");
-    }
+    let text = stdout(&thrufs!("explain", &moved, &ground.mnt));
+    let line = format!("data path   {data_path}: not open; it would be: {why}");
+    assert!(text.contains(&line), "{line} in {text}");
     fs::rename(&moved, &file).unwrap();
-}
-
-#[test]
-fn explain_adds_no_lookup() {
-    let Some(ground) = mounted(&["--cache=never", "--nopassthrough"]) else {
-        return;
-    };
-    fs::write(ground.src.join("unknown"), "").unwrap();
-    for _ in 0..2 {
-        let explained = explain(&ground.mnt.join("unknown"));
-        assert_eq!(explained["node"], Value::Null);
-        assert_eq!(explained["data_path"], "direct");
-        assert_eq!(explained["opens"]["total"], 0);
-    }
-    ground.ends();
 }
 
 #[test]
@@ -335,26 +307,6 @@ fn mounts_in_the_source_are_explained_after_a_lookup() {
 }
 
 #[test]
-fn statistics_are_returned_by_the_control_socket() {
-    let Some(ground) = mounted(&[]) else { return };
-    ground.assert_serves();
-    // Another test may drop the machine's caches, but not an open file.
-    let open = fs::File::open(ground.mnt.join("file")).unwrap();
-    let text = stdout(&thrufs!("ctl", &ground.mnt, "statistics"));
-    for part in ["transport: ", "inodes=", "OPEN "] {
-        assert!(text.contains(part), "{part} in {text}");
-    }
-    let json = stdout(&thrufs!("ctl", "--json", &ground.mnt, "statistics"));
-    let json: Value = serde_json::from_str(&json).unwrap();
-    assert!(json["tables"]["inodes"].as_u64().unwrap() >= 2, "{json}");
-    assert_eq!(json["figures"]["malformed_requests"], 0);
-    let operations = json["operations"].as_array().unwrap();
-    assert!(operations.iter().any(|one| one["name"] == "LOOKUP"));
-    drop(open);
-    ground.ends();
-}
-
-#[test]
 fn only_its_user_and_root_may_ask() {
     let Some(ground) = mounted(&["--allow-other"]) else {
         return;
@@ -369,12 +321,8 @@ fn only_its_user_and_root_may_ask() {
     let program = ground::copied_program(ground.path());
     let as_other_user = || {
         let mut command = Command::new(&program);
-        run(command
-            .arg("explain")
-            .arg(ground.mnt.join("file"))
-            .current_dir("/")
-            .uid(65_534)
-            .gid(65_534))
+        command.arg("explain").arg(ground.mnt.join("file"));
+        run(command.current_dir("/").uid(65_534).gid(65_534))
     };
     let error = fails(&as_other_user(), 1, "only user 0");
     assert!(error.contains("root"), "{error}");
@@ -449,18 +397,10 @@ fn hostile_clients_block_neither_the_mount_nor_others() {
         return;
     };
     let socket = ground.socket.clone();
-    // Idle clients beyond the limit.
+    // Idle clients beyond the limit. More: `control::server::tests`.
     let connect = || UnixStream::connect(&socket).unwrap();
     let silent: Vec<UnixStream> = (0..100).map(|_| connect()).collect();
     assert_eq!(opens(&ground.mnt.join("file")), (0, 0));
-    let mut endless = connect();
-    let _ = endless.set_write_timeout(Some(ground::LIMIT));
-    assert!(endless.write_all(&vec![b'x'; 10 << 20]).is_err());
-    let mut reply = String::new();
-    let _ = endless.read_to_string(&mut reply);
-    assert!(reply.contains("too_long"), "{reply}");
-    // A partial request, then a closed connection.
-    connect().write_all(b"{\"version\":1,").unwrap();
     // Paths that escape the source.
     symlink("/", ground.src.join("out")).unwrap();
     for path in ".. ../etc/passwd /etc/passwd out/etc %2e%2e a%00".split(' ') {

@@ -459,18 +459,3 @@ fn explain_and_statistics_say_which_files_are_mapped() {
     client.unmount();
     share.ends_by(Signal::TERM);
 }
-
-#[test]
-fn the_options_of_a_window_are_checked() {
-    let place = Place::new();
-    for (options, problem) in [
-        ("dax_window=3M", "multiple of 2M"),
-        ("dax_window=1G", "use dax_window_force"),
-        ("dax=*.img", "needs dax_window"),
-        ("dax_window=4M,dax=[", "dax:"),
-    ] {
-        let output = place.command(options).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(problem), "{said}");
-    }
-}

@@ -4,7 +4,6 @@
 mod doctor;
 #[path = "../ground/mod.rs"]
 mod ground;
-mod guest;
 mod messages;
 mod migration;
 mod mounting;
@@ -16,12 +15,11 @@ mod policy;
 mod run_ends;
 mod run_escapes;
 mod run_ground;
-mod run_programs;
 mod run_report;
 mod run_rules;
 mod run_terminal;
+mod run_users;
 mod share;
 mod stuck;
-mod unmounting;
 mod walls;
 mod workspace;

@@ -34,12 +34,14 @@ fn bad_options_name_the_fix_and_exit_with_2() {
         let said = refused(&format!("mount {options} / /mnt"), message);
         assert_eq!(said.lines().count(), 1, "said once: {said}");
     }
+    refused("mount -o tag=x / /mnt", "does not apply to a mount");
+    refused("share --socket /s -o sync /", "does not apply to a share");
     for arguments in [
         "mount",
         "mount /a",
         "mount /a /b /c",
         "frob",
-        "client --socket /s ls",
+        "client ls",
         "",
     ] {
         refused(arguments, "");
@@ -89,6 +91,9 @@ fn bad_paths_name_the_fix_and_exit_with_1() {
         let culprit = if source == "dir" { mountpoint } else { source };
         assert!(said.contains(&path(culprit)), "{said}");
     }
+    let pattern = "dax_window=4M,dax=[";
+    let share = thrufs!("share", "--socket", path("s"), "-o", pattern, path("dir"));
+    fails(&share, 1, "dax:");
 }
 
 #[test]
@@ -96,32 +101,19 @@ fn manual_pages_pass_lint() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("man");
     succeeded(&thrufs!("man", &directory));
-    let commands = [
-        "bench",
-        "ctl",
-        "doctor",
-        "explain",
-        "mount",
-        "policy",
-        "run",
-        "share",
-        "unmount",
-        "virtiofsd",
-    ];
-    let mut expected = commands.map(|name| format!("thrufs-{name}.1")).to_vec();
-    expected.extend(["mount.thrufs.8", "thrufs.1"].map(str::to_owned));
+    let commands = "bench ctl doctor explain mount policy run share unmount virtiofsd";
+    let pages = commands.split(' ').map(|name| format!("thrufs-{name}.1"));
+    let others = ["mount.thrufs.8", "thrufs.1"].map(str::to_owned);
+    let expected: BTreeSet<String> = pages.chain(others).collect();
     let names = fs::read_dir(&directory).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names: BTreeSet<String> = names.collect();
-    assert_eq!(names, BTreeSet::from_iter(expected));
+    assert_eq!(names, expected);
     if !thrufs_test_report::is_full() {
         return;
     }
-    if Command::new("mandoc")
-        .stdin(Stdio::null())
-        .output()
-        .is_err()
-    {
+    let mut mandoc = Command::new("mandoc");
+    if mandoc.stdin(Stdio::null()).output().is_err() {
         return ground::skipped("the syntax of the manual pages: there is no mandoc");
     }
     for name in names {
@@ -134,80 +126,86 @@ fn manual_pages_pass_lint() {
     }
 }
 
-#[test]
-fn completions_have_every_option() {
-    let is_no_part_of_a_flag = |c: char| !c.is_ascii_lowercase() && c != '-';
-    let help = stdout(&thrufs!("mount", "--help"));
-    let words = help.split_whitespace();
-    let flags = words.filter_map(|word| {
-        let mut parts = word.strip_prefix("--")?.split(is_no_part_of_a_flag);
-        parts.next().filter(|flag| !flag.is_empty())
-    });
-    let flags: Vec<&str> = flags.collect();
-    assert!(flags.len() > 40, "{flags:?}");
-    for shell in ["bash", "zsh", "fish"] {
-        let output = thrufs!("completions", shell);
-        succeeded(&output);
-        let script = stdout(&output);
-        for flag in &flags {
-            assert!(script.contains(flag), "{shell}: --{flag}");
-        }
-        for word in ["allow_other", "cache=never", "attr_timeout=", "_netdev"] {
-            assert!(script.contains(word), "{shell}: -o {word}");
-        }
-        if shell != "bash" && !thrufs_test_report::is_full() {
-            continue;
-        }
-        if Command::new(shell).arg("-c").arg("true").output().is_err() {
-            ground::skipped(&format!("the syntax of the completions: no {shell}"));
-            continue;
-        }
-        let file = TempDir::new().unwrap();
-        let path = file.path().join("script");
-        fs::write(&path, &script).unwrap();
-        succeeded(&run(Command::new(shell).arg("-n").arg(&path)));
+/// The script that completes the command in a shell, whose syntax is checked.
+fn completions(shell: &str) -> String {
+    let output = thrufs!("completions", shell);
+    succeeded(&output);
+    if shell != "bash" && !thrufs_test_report::is_full() {
+        return stdout(&output);
     }
+    if Command::new(shell).arg("-c").arg("true").output().is_err() {
+        ground::skipped(&format!("the syntax of the completions: no {shell}"));
+        return stdout(&output);
+    }
+    let place = TempDir::new().unwrap();
+    let file = place.path().join("script");
+    fs::write(&file, &output.stdout).unwrap();
+    succeeded(&run(Command::new(shell).arg("-n").arg(&file)));
+    stdout(&output)
 }
 
-/// The command describes the options of the benchmark, another program.
+/// Those of mounts are compared with the manual in `manual`. The command describes the options of the benchmark,
+/// another program.
 #[test]
-fn completions_and_manual_have_every_option_of_the_benchmark() {
-    let bench = |argument| stdout(&run(Command::new(ground::benchmark()).arg(argument)));
-    let help = bench("-h");
-    let lines = help.lines().map(str::trim_start);
-    let options: Vec<_> = lines.filter(|line| line.starts_with("--")).collect();
-    assert!(options.len() > 10, "{help}");
+fn completions_and_manual_have_every_option() {
     let directory = TempDir::new().unwrap();
     succeeded(&thrufs!("man", directory.path()));
-    let page = fs::read_to_string(directory.path().join("thrufs-bench.1")).unwrap();
-    let page = page.replace("\\-", "-");
-    let scripts = ["bash", "zsh", "fish"].map(|shell| stdout(&thrufs!("completions", shell)));
-    for option in &options {
-        let mut words = option.split_whitespace();
-        let flag = words.next().unwrap();
-        let value = words.next().and_then(|word| word.strip_prefix('<'));
-        let heading = match value {
-            Some(value) => format!("{flag} {}", value.trim_end_matches('>')),
-            None => flag.to_owned(),
-        };
-        let heading = format!("\n.B {heading}\n");
-        assert!(page.contains(&heading), "{heading}: {page}");
-        let name = flag.trim_start_matches('-');
-        let shown = format!("__fish_thrufs_using_subcommand bench\" -l {name} -d '");
-        assert!(scripts[2].contains(&shown), "{flag}");
+    let scripts = ["bash", "zsh", "fish"].map(completions);
+    for word in ["allow_other", "cache=never", "attr_timeout=", "_netdev"] {
+        let is_in = |script: &String| script.contains(word);
+        assert!(scripts.iter().all(is_in), "-o {word}");
     }
-    let shown = scripts[2].matches("__fish_thrufs_using_subcommand bench\" -l ");
-    assert_eq!(shown.count(), options.len(), "no more than there are");
-    let help: Vec<_> = help.split_whitespace().collect();
-    let help = help.join(" ");
-    let lists = help.split("[possible values: ").skip(1);
+    let bench = stdout(&run(Command::new(ground::benchmark()).arg("-h")));
+    let help = |name| stdout(&thrufs!(name, "--help"));
+    let all = [
+        ("mount", help("mount"), 40),
+        ("run", help("run"), 15),
+        ("bench", bench, 10),
+    ];
+    for (name, help, least) in &all {
+        let page = directory.path().join(format!("thrufs-{name}.1"));
+        let page = fs::read_to_string(page).unwrap().replace("\\-", "-");
+        let lines = help.lines().map(str::trim_start);
+        let options: Vec<_> = lines.filter(|line| line.starts_with("--")).collect();
+        assert!(options.len() >= *least, "{help}");
+        let completed = format!("__fish_thrufs_using_subcommand {name}\" -l ");
+        for option in &options {
+            let mut words = option.split([' ', '=']);
+            let flag = words.next().unwrap();
+            let value = words.next().and_then(|word| word.strip_prefix('<'));
+            let value = value.map(|value| format!(" {}", value.trim_end_matches('>')));
+            let heading = format!("\n.B {flag}{}", value.unwrap_or_default());
+            assert!(
+                page.contains(&heading) || *name == "mount",
+                "{heading}: {page}"
+            );
+            let shown = format!("{completed}{} ", flag.trim_start_matches('-'));
+            assert!(scripts[2].contains(&shown), "{name} {flag}");
+            for script in &scripts[..2] {
+                assert!(script.contains(flag), "{name} {flag}");
+            }
+        }
+        let shown = scripts[2].matches(&completed).count();
+        assert!(
+            shown == options.len() || *name != "bench",
+            "no more than there are"
+        );
+        if *name == "run" {
+            let (_, description) = page.split_once(".SH DESCRIPTION\n").unwrap();
+            let first = description.lines().find(|line| !line.starts_with('.'));
+            assert_eq!(first, Some("Not walled off:"), "{page}");
+        }
+    }
+    let [_, _, (_, bench, _)] = all;
+    let bench: Vec<_> = bench.split_whitespace().collect();
+    let bench = bench.join(" ");
+    let lists = bench.split("[possible values: ").skip(1);
     let lists: Vec<_> = lists.filter_map(|text| text.split(']').next()).collect();
-    assert_eq!(lists.len(), 2, "{help}");
+    assert_eq!(lists.len(), 2, "{bench}");
     for list in lists {
         let list = list.replace(", ", " ");
-        for script in &scripts[..2] {
-            assert!(script.contains(&list), "{list}: {script}");
-        }
+        let is_in = |script: &String| script.contains(&list);
+        assert!(scripts[..2].iter().all(is_in), "{list}");
     }
 }
 

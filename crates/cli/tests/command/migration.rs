@@ -12,7 +12,6 @@ use thrufs_client::{Client, FrontEnd, FrontEndConfig, GuestMemory, MigrateError}
 
 const ROOT: NodeId = NodeId::ROOT;
 const READ_WRITE: i32 = 2;
-const APPEND: i32 = 0o2000;
 const MOVES: usize = 24;
 const ENTRIES: usize = 300;
 
@@ -30,10 +29,8 @@ impl Servers {
             let options = format!("control=none,queues=3,{}", options[at]);
             places[at].share_with_log(&options)
         };
-        Servers {
-            _servers: [serve(0), serve(1)],
-            places,
-        }
+        let _servers = [serve(0), serve(1)];
+        Servers { _servers, places }
     }
 
     fn new(options: [&str; 2]) -> Servers {
@@ -108,19 +105,6 @@ impl Work<'_> {
         expected
     }
 
-    /// Appends as a guest does: at its own end of file.
-    fn append(&self) -> usize {
-        let caller = user(self.client);
-        let flags = READ_WRITE | APPEND;
-        let (entry, open) = caller.create(ROOT, b"appended", flags, 0o644).unwrap();
-        let node = NodeId(entry.nodeid);
-        self.each_round(|round| {
-            let line = format!("{round:015}\n");
-            let at = (round * 16) as u64;
-            assert_eq!(caller.write(node, open.fh, at, line.as_bytes(), 0), Ok(16));
-        })
-    }
-
     fn name(&self) -> BTreeSet<String> {
         let caller = user(self.client);
         let top = NodeId(caller.mkdir(ROOT, b"names", 0o755).unwrap().nodeid);
@@ -187,10 +171,9 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
         stop: &stop,
         rounds: &rounds,
     };
-    let (written, appended, names, longest) = std::thread::scope(|scope| {
+    let (written, names, longest) = std::thread::scope(|scope| {
         let _stops = Stop(&stop);
         let writes = scope.spawn(|| work.write());
-        let appends = scope.spawn(|| work.append());
         let namings = scope.spawn(|| work.name());
         let listings = scope.spawn(|| work.list());
         let mut longest = Duration::ZERO;
@@ -198,8 +181,7 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
             // Some work is done between two migrations, even on a slow machine.
             let before = rounds.load(Ordering::Relaxed);
             wait_for("work between two moves", || {
-                rounds.load(Ordering::Relaxed) > before + 20
-                    || [&writes.is_finished(), &appends.is_finished()].contains(&&true)
+                rounds.load(Ordering::Relaxed) > before + 20 || writes.is_finished()
             });
             let next = servers.socket(number % 2);
             let moved = client.carrier().migrate_to(next, memory).unwrap();
@@ -207,16 +189,10 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
         }
         stop.store(true, Ordering::SeqCst);
         assert!(listings.join().unwrap() > 0);
-        let written = writes.join().unwrap();
-        let appended = appends.join().unwrap();
-        (written, appended, namings.join().unwrap(), longest)
+        (writes.join().unwrap(), namings.join().unwrap(), longest)
     });
     println!("{options}, {queues} queues, {memory:?}: the longest pause was {longest:?}");
     assert!(fs::read(dir.join("written")).unwrap() == written);
-    let expected: String = (0..appended)
-        .map(|round| format!("{round:015}\n"))
-        .collect();
-    assert!(fs::read_to_string(dir.join("appended")).unwrap() == expected);
     let found = fs::read_dir(dir.join("names")).unwrap();
     let found = found.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(found.collect::<BTreeSet<_>>(), names);
@@ -227,21 +203,29 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
     client.unmount();
 }
 
+/// By paths, by handles, and under rules, which match on paths.
 #[test]
-fn migration_by_paths() {
-    moved_under_load("migration_mode=find-paths", 1, GuestMemory::Shared);
+fn a_guest_moves_under_load() {
+    let place = tempfile::tempdir().unwrap();
+    let policy = place.path().join("policy.toml");
+    let rules = "[[rule]]\npath = \"names/**\"\naction = \"direct\"\n\
+                 [[rule]]\npath = \"never/**\"\naction = \"hide\"\n\
+                 [[rule]]\npath = \"written\"\naction = \"cached\"\n";
+    fs::write(&policy, rules).unwrap();
+    let policy = format!("policy={}", policy.display());
+    let handles = "migration_mode=file-handles,migration_verify_handles";
     let copied = GuestMemory::Copied { rounds: 2 };
-    moved_under_load("migration_confirm_paths", 3, copied);
-}
-
-#[test]
-fn migration_by_file_handles() {
-    if !rustix::process::geteuid().is_root() {
-        return ground::skipped("opening by file handles needs root");
+    for (options, queues, memory) in [
+        ("migration_confirm_paths", 3, copied),
+        (handles, 1, GuestMemory::Shared),
+        (&policy, 3, copied),
+    ] {
+        if options.contains("handles") && !rustix::process::geteuid().is_root() {
+            ground::skipped("opening by file handles needs root");
+            continue;
+        }
+        moved_under_load(options, queues, memory);
     }
-    let copied = GuestMemory::Copied { rounds: 2 };
-    moved_under_load("migration_mode=file-handles", 3, copied);
-    moved_under_load("migration_verify_handles", 1, GuestMemory::Shared);
 }
 
 /// An unlinked file cannot be found by path: the migration fails, or the guest gets errors.
@@ -294,18 +278,4 @@ fn migration_refuse_handles_refuses_handles() {
     let moved = client.carrier().migrate_to(next, memory);
     assert!(matches!(moved, Err(MigrateError::Load(_))), "{moved:?}");
     caller.create(ROOT, b"next", READ_WRITE, 0o644).unwrap();
-}
-
-/// Rules match on paths, which are sent.
-#[test]
-fn migration_under_a_policy() {
-    let place = tempfile::tempdir().unwrap();
-    let policy = place.path().join("policy.toml");
-    let rules = "[[rule]]\npath = \"names/**\"\naction = \"direct\"\n\
-                 [[rule]]\npath = \"never/**\"\naction = \"hide\"\n\
-                 [[rule]]\npath = \"appended\"\naction = \"cached\"\n";
-    fs::write(&policy, rules).unwrap();
-    let options = format!("policy={}", policy.display());
-    let copied = GuestMemory::Copied { rounds: 2 };
-    moved_under_load(&options, 3, copied);
 }

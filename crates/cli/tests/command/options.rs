@@ -13,6 +13,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use thrufs::NodeId;
 use thrufs_client::{Client, FrontEnd, FrontEndConfig};
 
 /// An option, what to look at, and what is seen there: something else than without the option.
@@ -58,7 +59,7 @@ const OF_MOUNTS: &[Effect<Ground>] = &[
         "rw,user_id=0,group_id=0,default_permissions,allow_other",
     ),
     ("subtype=x", kind, "fuse.x"),
-    ("fsname=x", source, "x"),
+    ("fsname=what\\,ever", source, "what,ever"),
     ("uid=7", owner, "7:0"),
     ("gid=7", owner, "0:7"),
     ("uidmap=7:0:1", owner, "7:0"),
@@ -362,7 +363,9 @@ const OF_SHARES: &[Effect<Shared>] = &[
         "true",
     ),
     ("seccomp=none", |it| status(it.worker(), "Seccomp"), "0"),
+    ("ro", may_create, "Err(EROFS)"),
     ("sandbox=none", has_own_mounts, "false"),
+    ("sandbox=chroot", has_own_mounts, "false"),
     (
         "nopairing",
         |it| may_leave_idle(it.worker()).to_string(),
@@ -402,6 +405,12 @@ fn takes_queues_of_128(shared: &Shared) -> bool {
         ..FrontEndConfig::default()
     };
     FrontEnd::connect(&shared.place.socket, &config).is_ok()
+}
+
+fn may_create(shared: &Shared) -> String {
+    let root = shared.guest.root();
+    let created = root.create(NodeId::ROOT, b"new", libc::O_RDWR, 0o644);
+    format!("{:?}", created.map(drop))
 }
 
 fn has_own_mounts(shared: &Shared) -> String {

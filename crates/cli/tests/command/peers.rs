@@ -5,7 +5,7 @@ use crate::ground::{Ground, LIMIT, stop_process, unmount};
 use rustix::net::SendFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -25,10 +25,6 @@ fn message(request: u32, body: &[u8]) -> Vec<u8> {
 fn send(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) {
     let sent = fd_passing::send(stream.as_fd(), bytes, files);
     assert_eq!(sent, Ok(bytes.len()));
-}
-
-fn is_reset(error: std::io::Error) -> bool {
-    error.kind() == ErrorKind::ConnectionReset
 }
 
 fn connect(place: &Place) -> UnixStream {
@@ -130,27 +126,20 @@ fn socket_that_lingers_in_a_queue_delays_no_other_machine() {
 }
 
 #[test]
-fn silent_connections_delay_no_machine() {
-    let place = Place::new();
-    let share = place.share(OPTIONS);
-    // Each may be silent for ten seconds.
-    let _silent: Vec<UnixStream> = (0..20).map(|_| connect(&place)).collect();
-    others_are_served(&place);
-    share.ends_by(Signal::TERM);
-}
-
-#[test]
-fn connections_that_send_no_whole_message_take_no_place() {
-    let place = Place::new();
-    let share = place.share(OPTIONS);
-    let begun = |_| {
-        let stream = connect(&place);
-        send(&stream, &[1], &[]);
-        stream
-    };
-    let _begun: Vec<UnixStream> = (0..6).map(begun).collect();
-    others_are_served(&place);
-    share.ends_by(Signal::TERM);
+fn connections_that_send_no_whole_message_delay_no_machine_and_take_no_place() {
+    for (count, begin) in [(20, &[][..]), (6, &[1])] {
+        let place = Place::new();
+        let share = place.share(OPTIONS);
+        // Each may be silent for ten seconds.
+        let silent = |_| {
+            let stream = connect(&place);
+            send(&stream, begin, &[]);
+            stream
+        };
+        let _silent: Vec<UnixStream> = (0..count).map(silent).collect();
+        others_are_served(&place);
+        share.ends_by(Signal::TERM);
+    }
 }
 
 /// poll(2) calls it readable, and recv(2) has nothing.
@@ -161,11 +150,10 @@ fn connection_with_an_out_of_band_byte_delays_no_machine() {
     let mut stream = connect(&place);
     rustix::net::send(&stream, &[1], SendFlags::OOB).unwrap();
     others_are_served(&place);
+    let is_reset = |error: Error| error.kind() == ErrorKind::ConnectionReset;
     let ended = stream.read(&mut [0]);
-    assert!(
-        matches!(ended, Ok(0)) || ended.is_err_and(is_reset),
-        "it is disconnected"
-    );
+    let is_disconnected = matches!(ended, Ok(0)) || ended.is_err_and(is_reset);
+    assert!(is_disconnected);
     share.ends_by(Signal::TERM);
 }
 
@@ -185,7 +173,6 @@ fn worker_that_reads_no_messages_delays_no_other_machine() {
     share.ends_by(Signal::TERM);
 }
 
-/// A guest that mounts again and again has its worker log a few lines each time.
 /// A front end that connects again and again, for which the supervisor writes a line as long as a path each time.
 #[test]
 fn front_end_does_not_fill_the_log() {
@@ -210,6 +197,7 @@ fn front_end_does_not_fill_the_log() {
     share.ends_by(Signal::TERM);
 }
 
+/// A guest that mounts again and again has its worker log a few lines each time.
 #[test]
 fn guest_does_not_fill_the_log() {
     const MOUNTS: usize = 1000;

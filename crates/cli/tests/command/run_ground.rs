@@ -1,12 +1,13 @@
 //! Trees for `thrufs run`, and commands in it as several users.
-#![allow(dead_code, reason = "each test uses its own part")]
 
 use crate::ground::{self, THRUFS, skipped};
+use rustix::process::Pid;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// An ordinary user, with an entry in passwd(5).
@@ -27,6 +28,19 @@ pub enum Who {
 }
 
 pub const EVERYONE: [Who; 3] = [Who::User, Who::RootOnTreeOfUser, Who::RootOnTreeOfRoot];
+
+/// On a tree of a user, whose policy and sandbox are the same.
+pub const ON_TREE_OF_USER: [Who; 2] = [Who::User, Who::RootOnTreeOfUser];
+
+/// A tree for each; none, and a report, where sandboxes are not possible.
+pub fn grounds<const N: usize>(all: [Who; N]) -> impl Iterator<Item = RunGround> {
+    all.into_iter().filter_map(RunGround::new)
+}
+
+/// A tree of an ordinary user, who runs the command, and one of root.
+pub fn of_both() -> impl Iterator<Item = RunGround> {
+    grounds([Who::User, Who::RootOnTreeOfRoot])
+}
 
 /// A tree with a hidden file, a directory around it, and one beside it.
 ///
@@ -93,6 +107,11 @@ impl RunGround {
         self.place.path()
     }
 
+    /// Who runs `thrufs run`.
+    pub fn user(&self) -> u32 {
+        if self.who == Who::User { USER } else { 0 }
+    }
+
     /// Makes a file of the tree's owner.
     pub fn write(&self, path: &Path, content: &str) {
         fs::write(path, content).unwrap();
@@ -127,6 +146,24 @@ impl RunGround {
         command
     }
 
+    /// A program outside, started in the tree by whoever runs `thrufs run`. `$THRUFS` is the command.
+    pub fn on_the_host(&self, program: &str) -> Command {
+        let mut command = self.starter("env".as_ref());
+        // A shell starts what runs in the background with INT and QUIT ignored, nohup with HUP.
+        command.args(["--default-signal", program]);
+        command.current_dir(&self.tree).env("THRUFS", &self.program);
+        // tmux starts the account's otherwise, which for a system account is nologin.
+        command.env("LANG", "C.UTF-8").env("SHELL", "/bin/sh");
+        command
+    }
+
+    /// `thrufs run -- PROGRAM` in the tree.
+    pub fn inside(&self, program: &str) -> Command {
+        let mut command = self.on_the_host(self.program.to_str().unwrap());
+        command.args(["run", "--", program]);
+        command
+    }
+
     /// `thrufs run`; the command is to follow.
     pub fn thrufs_run(&self, options: &[&str]) -> Command {
         let program = match self.who {
@@ -153,4 +190,69 @@ pub fn make_tree(tree: &Path) {
     fs::write(tree.join(".git/hooks/pre-commit"), "#!/bin/sh\n").unwrap();
     fs::write(tree.join("file"), "content").unwrap();
     fs::write(tree.join(".env"), SECRET).unwrap();
+}
+
+/// A command whose output is read while it runs, killed on drop.
+pub struct Talk {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    said: String,
+}
+
+impl Talk {
+    pub fn start(command: &mut Command) -> Talk {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
+        Talk {
+            out: BufReader::new(child.stdout.take().unwrap()),
+            said: String::new(),
+            child,
+        }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Reads until this line, which is no part of the output.
+    pub fn wait_for(&mut self, expected: &str) {
+        loop {
+            let mut line = String::new();
+            if self.out.read_line(&mut line).unwrap() == 0 {
+                let mut errors = String::new();
+                let stderr = self.child.stderr.as_mut().unwrap();
+                stderr.read_to_string(&mut errors).unwrap();
+                panic!("ended before {expected}: {} {errors}", self.said);
+            }
+            if line.trim_end() == expected {
+                return;
+            }
+            self.said.push_str(&line);
+        }
+    }
+
+    /// Sends a line, unless the command has ended.
+    pub fn say(&mut self, line: &str) {
+        let _ = writeln!(self.child.stdin.as_ref().unwrap(), "{line}");
+    }
+
+    pub fn end(mut self) -> Output {
+        self.child.stdin.take();
+        self.out.read_to_string(&mut self.said).unwrap();
+        let mut stderr = Vec::new();
+        let errors = self.child.stderr.as_mut().unwrap();
+        errors.read_to_end(&mut stderr).unwrap();
+        Output {
+            status: self.child.wait().unwrap(),
+            stdout: std::mem::take(&mut self.said).into_bytes(),
+            stderr,
+        }
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

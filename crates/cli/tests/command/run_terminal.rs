@@ -1,7 +1,7 @@
 //! `thrufs run` on a terminal: its keys, job control, the terminal's name and size.
 
-use crate::ground::run::Tree;
 use crate::ground::{LIMIT, skipped};
+use crate::run_ground::{RunGround, of_both};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -23,7 +23,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn of(tree: &Tree) -> Option<Terminal> {
+    fn of(ground: &RunGround) -> Option<Terminal> {
         if Command::new("bash").arg("--version").output().is_err() {
             skipped("job control: no bash");
             return None;
@@ -34,10 +34,10 @@ impl Terminal {
         let name = ptsname(&controller, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let end = File::from(rustix::fs::open(name, flags, Mode::empty()).unwrap());
-        fchown(&end, Some(tree.user), None).unwrap();
+        fchown(&end, Some(ground.user()), None).unwrap();
         rustix::io::fcntl_setfd(&controller, rustix::io::FdFlags::CLOEXEC).unwrap();
         rustix::fs::fcntl_setfl(&controller, OFlags::RDWR | OFlags::NONBLOCK).unwrap();
-        let mut shell = tree.on_the_host("setsid");
+        let mut shell = ground.on_the_host("setsid");
         shell.args(["--ctty", "bash", "--norc", "--noediting", "-i"]);
         shell.env("PS1", "out> ").env("TERM", "dumb");
         shell.stdin(end.try_clone().unwrap());
@@ -52,10 +52,10 @@ impl Terminal {
         Some(terminal)
     }
 
-    fn both() -> impl Iterator<Item = (Tree, Terminal)> {
-        Tree::both().filter_map(|tree| {
-            let terminal = Terminal::of(&tree)?;
-            Some((tree, terminal))
+    fn both() -> impl Iterator<Item = (RunGround, Terminal)> {
+        of_both().filter_map(|ground| {
+            let terminal = Terminal::of(&ground)?;
+            Some((ground, terminal))
         })
     }
 
@@ -134,7 +134,7 @@ impl Drop for Terminal {
 
 #[test]
 fn keys_end_the_command_of_run_as_without() {
-    for (_tree, mut terminal) in Terminal::both() {
+    for (_ground, mut terminal) in Terminal::both() {
         let run = "$THRUFS run -- sh -c 'echo up; exec sleep 300'";
         for (key, status) in [(CTRL_C, 130), ("\x1c", 131)] {
             terminal.line(run, "up");
@@ -160,7 +160,7 @@ fn keys_end_the_command_of_run_as_without() {
 
 #[test]
 fn run_stops_and_continues_as_a_job() {
-    for (_tree, mut terminal) in Terminal::both() {
+    for (_ground, mut terminal) in Terminal::both() {
         terminal.line("$THRUFS run -- sh -c 'echo up; read line; exit 7'", "up");
         terminal.send(CTRL_Z);
         terminal.expect_stopped("out> ");
@@ -183,7 +183,7 @@ fn run_stops_and_continues_as_a_job() {
 
 #[test]
 fn shell_in_run_has_job_control() {
-    for (_tree, mut terminal) in Terminal::both() {
+    for (_ground, mut terminal) in Terminal::both() {
         let said = terminal.line(
             "PS1='in> ' $THRUFS run -- bash --norc --noediting -i",
             "in> ",
@@ -209,7 +209,7 @@ fn shell_in_run_has_job_control() {
 /// The shell in the sandbox leaves its own process group in the foreground.
 #[test]
 fn terminal_belongs_to_the_script_again_after_a_shell_in_run() {
-    for (_tree, mut terminal) in Terminal::both() {
+    for (_ground, mut terminal) in Terminal::both() {
         let script =
             "bash -c '$THRUFS run -- bash --norc -ic \"echo up\"; read line; echo \"=$line\"'";
         terminal.line(script, "up");
@@ -220,7 +220,7 @@ fn terminal_belongs_to_the_script_again_after_a_shell_in_run() {
 
 #[test]
 fn command_of_run_has_the_terminal() {
-    for (tree, mut terminal) in Terminal::both() {
+    for (ground, mut terminal) in Terminal::both() {
         let size = |rows| Winsize {
             ws_row: rows,
             ws_col: 80,
@@ -247,7 +247,7 @@ fn command_of_run_has_the_terminal() {
         let multiplexer = "TERM=xterm $THRUFS run -- tmux -f /dev/null new-session \
                            'echo inside >made; tty >>made'";
         terminal.line(multiplexer, "[exited]");
-        let made = std::fs::read_to_string(tree.root.join("made")).unwrap();
+        let made = std::fs::read_to_string(ground.tree.join("made")).unwrap();
         assert_eq!(made, "inside\n/dev/pts/0\n");
     }
 }

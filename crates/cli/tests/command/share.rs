@@ -1,11 +1,10 @@
 //! `thrufs share` and `virtiofsd` as processes: sockets, workers, ends.
 
-use crate::ground::share::{Place, get_features, serves, worker_at};
+use crate::ground::share::{Place, get_features, mount_at, serves, worker_at};
 use crate::ground::{
     self, Foreground, Ground, THRUFS, copied_program, fails, mount_tmpfs, run, skipped, status,
     status_set, stderr, stdout, succeeded, thrufs, wait_for,
 };
-use crate::guest::{cat, put};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,7 +18,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use thrufs::NodeId;
+use thrufs::{Errno, NodeId};
+use thrufs_client::FrontEndConfig;
 
 fn waits_at_most(stream: &UnixStream, milliseconds: u64) {
     let limit = Duration::from_millis(milliseconds);
@@ -60,6 +60,15 @@ fn is_closed(stream: &mut UnixStream) -> bool {
             }
         }
     }
+}
+
+/// Reads a small file as a guest.
+fn cat(socket: &Path, path: &str) -> Result<Vec<u8>, Errno> {
+    let client = mount_at(socket, &FrontEndConfig::default());
+    let root = client.root();
+    let node = root.walk(path)?;
+    let fh = root.open(node, libc::O_RDONLY)?.fh;
+    root.read(node, fh, 0, 4096)
 }
 
 fn root_of(process: Pid) -> PathBuf {
@@ -140,12 +149,14 @@ fn end_of_one_machine_does_not_affect_others() {
     let third = place.workers().into_iter().find(|found| *found != second);
     kill_process(third.unwrap(), Signal::KILL).unwrap();
     wait_for("the third connection to close", || is_closed(&mut three));
+    is_served(&place.connect());
     get_features(&mut two);
     is_answered(&mut two);
     let said = child.ends_by(Signal::TERM);
     assert!(is_closed(&mut two));
     assert!(place.workers().is_empty());
-    assert_eq!(said.matches("has connected").count(), 3, "{said}");
+    assert_eq!(said.matches("has connected").count(), 4, "{said}");
+    assert!(said.contains("the worker died"), "{said}");
 }
 
 #[test]
@@ -156,30 +167,11 @@ fn connection_without_data_takes_no_worker() {
     for _ in 0..5 {
         drop(UnixStream::connect(&place.socket).unwrap());
     }
-    // Another share at the same socket connects too.
-    fails(&run(&mut place.command("")), 1, "listens at");
     let stream = place.connect();
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(place.worker(), worker);
     drop(stream);
     place.replaced(worker);
-}
-
-#[test]
-fn dead_worker_is_replaced_for_the_next_machine() {
-    let place = Place::new();
-    let child = place.share("control=none,machines=1,resume=0");
-    let worker = place.worker();
-    let mut stream = place.connect();
-    is_served(&stream);
-    kill_process(worker, Signal::KILL).unwrap();
-    wait_for("the connection to close", || is_closed(&mut stream));
-    let next = place.replaced(worker);
-    let stream = place.connect();
-    drop(stream);
-    place.replaced(next);
-    let said = child.ends_by(Signal::TERM);
-    assert!(said.contains("the worker died"), "{said}");
 }
 
 #[test]
@@ -200,14 +192,6 @@ fn worker_does_not_outlive_its_supervisor() {
         UnixStream::connect(&place.socket).is_ok()
     });
     drop(again);
-}
-
-#[test]
-fn share_does_not_replace_a_file() {
-    let place = Place::new();
-    fs::write(&place.socket, "precious").unwrap();
-    fails(&run(&mut place.command("")), 1, "not a stale socket");
-    assert_eq!(fs::read_to_string(&place.socket).unwrap(), "precious");
 }
 
 #[test]
@@ -261,31 +245,6 @@ fn names(path: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-#[test]
-fn sandbox_and_seccomp_options_take_effect() {
-    if !is_root() {
-        return skipped("what root's worker gives up");
-    }
-    let place = Place::new();
-    let own = fs::read_link("/proc/self/ns/mnt").unwrap();
-    for (sandbox, has_namespace, is_root_dir, seccomp) in [
-        ("sandbox=chroot,seccomp=kill", false, true, "2"),
-        ("sandbox=none,seccomp=none", false, false, "0"),
-        ("sandbox=namespace,seccomp=log", true, true, "2"),
-    ] {
-        let options = format!("control=none,{sandbox}");
-        let child = place.share(&options);
-        let worker = place.worker();
-        let namespace = format!("/proc/{}/ns/mnt", worker.as_raw_nonzero());
-        let found = fs::read_link(namespace).unwrap() != own;
-        assert_eq!(found, has_namespace, "{sandbox}");
-        let found = root_of(worker).join("file").exists();
-        assert_eq!(found, is_root_dir, "{sandbox}");
-        wait_for("the filter", || status(worker, "Seccomp") == seccomp);
-        child.ends_by(Signal::TERM);
-    }
 }
 
 const USER: u32 = 54_321;
@@ -376,7 +335,11 @@ fn ordinary_user_can_share() {
         skipped("the user namespace: this user may make none");
     }
     assert_eq!(cat(&socket, "/file").unwrap(), b"content");
-    assert_eq!(put(&socket, "new", b"content"), Ok(()));
+    let guest = mount_at(&socket, &FrontEndConfig::default());
+    let flags = libc::O_WRONLY | libc::O_CREAT;
+    let made = guest.root().create(NodeId::ROOT, b"new", flags, 0o644);
+    made.unwrap();
+    drop(guest);
     let made = fs::metadata(place.dir.join("new")).unwrap();
     assert_eq!(made.uid(), USER);
     child.ends_by(Signal::TERM);
@@ -538,32 +501,20 @@ fn policy_is_reloaded_and_a_bad_one_changes_nothing() {
     fs::write(&policy, "nonsense").unwrap();
     child.signal(Signal::HUP);
     place.wait_for_log("the active one stays");
+    // open(2) of a FIFO waits for the other end.
+    fs::remove_file(&policy).unwrap();
+    make_fifo(&policy);
+    child.signal(Signal::HUP);
+    place.wait_for_log("not a regular file");
     assert!(read("/file").is_err());
     assert_eq!(read("/secret").unwrap(), b"secret");
     child.ends_by(Signal::TERM);
 
+    fails(&run(&mut place.command(&option)), 1, "not a regular file");
+    fs::remove_file(&policy).unwrap();
     let about_callers = "[[rule]]\ncaller-exe = \"/bin/ls\"\naction = \"deny\"\n";
     fs::write(&policy, about_callers).unwrap();
     fails(&run(&mut place.command(&option)), 1, "a guest");
-}
-
-/// open(2) of a FIFO waits for the other end.
-#[test]
-fn fifo_in_place_of_a_policy_makes_no_share_wait() {
-    let place = Place::new();
-    let policy = place.path("policy.toml");
-    let option = format!("control=none,policy={}", policy.display());
-    make_fifo(&policy);
-    let refused = Foreground::of(place.command(&option).spawn().unwrap()).ends(1);
-    assert!(refused.contains("not a regular file"), "{refused}");
-    fs::remove_file(&policy).unwrap();
-    fs::write(&policy, "[[rule]]\npath = \"x\"\naction = \"hide\"\n").unwrap();
-    let child = place.share_with_log(&option);
-    fs::remove_file(&policy).unwrap();
-    make_fifo(&policy);
-    child.signal(Signal::HUP);
-    place.wait_for_log("the active one stays");
-    child.ends_by(Signal::TERM);
 }
 
 #[test]
@@ -589,23 +540,6 @@ fn fifo_in_place_of_a_pid_file_makes_no_share_wait() {
 fn make_fifo(path: &Path) {
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0).unwrap();
-}
-
-#[test]
-fn share_refuses_inapplicable_options() {
-    let place = Place::new();
-    for (list, part) in [
-        ("allow_other", "does not apply to a share: in a guest"),
-        ("transport=uring", "use queues="),
-        ("queue_size=100", "power of two"),
-        ("xattrmap=x", "rule 1"),
-        ("cach=never", "did you mean `cache`?"),
-    ] {
-        fails(&run(&mut place.command(list)), 2, part);
-        assert!(!place.socket.exists());
-    }
-    let mount = thrufs!("mount", "-o", "tag=x", "/", "/mnt");
-    fails(&mount, 2, "does not apply to a mount");
 }
 
 /// Called by that name through a symbolic link.
@@ -672,23 +606,13 @@ fn virtiofsd_prints_capabilities_and_refuses_unsupported_values() {
     for (arguments, code, part) in [
         ("--version", 0, "(thrufs)"),
         ("--help", 0, "--migration-mode"),
-        (
-            "--fd=3 --shared-dir=/ --migration-mode=by-name",
-            2,
-            "find-paths",
-        ),
-        ("--fd=3 --shared-dir=/ --frob", 2, "--frob"),
         ("--fd=3", 2, "--shared-dir"),
-        ("--shared-dir=/", 2, "--socket-path"),
         ("--fd=99 --shared-dir=/", 1, "descriptor 99"),
-        (
-            "--fd=3 --shared-dir=/no-such-directory",
-            1,
-            "does not exist",
-        ),
     ] {
-        let words: Vec<&str> = arguments.split(' ').collect();
-        let output = run(&mut virtiofsd(&place, &words));
+        let output = run(&mut virtiofsd(
+            &place,
+            &arguments.split(' ').collect::<Vec<_>>(),
+        ));
         let said = stdout(&output) + &stderr(&output);
         assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
         assert!(said.contains(part), "{arguments}: {said}");

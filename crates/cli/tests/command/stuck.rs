@@ -6,7 +6,7 @@ use crate::ground::{self, Ground, THRUFS, VICTIMS, fails, kill_all, succeeded, t
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,21 +25,10 @@ fn silent() -> Arc<Files> {
         })),
         ..Settings::default()
     });
-    let valid = Duration::ZERO;
-    files.put(
-        "file",
-        File {
-            valid,
-            ..File::with(b"")
-        },
-    );
-    files.put(
-        "directory",
-        File {
-            valid,
-            ..File::directory()
-        },
-    );
+    for (name, mut file) in [("file", File::with(b"")), ("directory", File::directory())] {
+        file.valid = Duration::ZERO;
+        files.put(name, file);
+    }
     files
 }
 
@@ -53,12 +42,8 @@ impl Source {
     fn new() -> Option<Source> {
         let ground = Ground::new()?;
         let (files, options) = (silent(), MountOptions::new("silent"));
-        let session = thrufs::mount(
-            files.serve(),
-            &ground.src,
-            &options,
-            SessionConfig::default(),
-        );
+        let config = SessionConfig::default();
+        let session = thrufs::mount(files.serve(), &ground.src, &options, config);
         Some(Source {
             files,
             session: Some(session.unwrap()),
@@ -160,70 +145,6 @@ fn callers_get_an_error_when_the_supervisor_is_killed() {
         }
         ground.wait_gone();
     }
-}
-
-/// A source served by another `thrufs`, whose worker is stopped.
-struct Stopped {
-    ground: Ground,
-    below: PathBuf,
-}
-
-impl Stopped {
-    fn new() -> Option<Stopped> {
-        let ground = Ground::new()?;
-        let below = ground.path().join("below");
-        fs::create_dir(&below).unwrap();
-        fs::write(below.join("file"), "content").unwrap();
-        let source = Stopped { ground, below };
-        // Over /dev/fuse, a request that the server has not read can be killed; io_uring needs no read.
-        let (options, below) = ("cache=never,transport=dev", &source.below);
-        let mounted = thrufs!("mount", "-o", options, below, &source.ground.src);
-        succeeded(&mounted);
-        Some(source)
-    }
-
-    /// A client of the outer mount blocked by the inner one.
-    fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
-        for worker in ground::processes("--worker", &self.ground.src) {
-            ground::stop_process(worker);
-        }
-        let path = self.ground.mnt.join("cold");
-        let client = std::thread::spawn(move || fs::metadata(path));
-        ground::waits_for_a_file(self.ground.process("--worker"));
-        assert!(!client.is_finished());
-        client
-    }
-
-    fn signal(&self, signal: Signal) {
-        for worker in ground::processes("--worker", &self.ground.src) {
-            kill_process(worker, signal).unwrap();
-        }
-    }
-
-    fn goes(&self) {
-        self.signal(Signal::CONT);
-        ground::unmount_by_command(&self.ground.src);
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        self.signal(Signal::CONT);
-    }
-}
-
-#[test]
-fn stopped_source_does_not_keep_the_mount() {
-    let Some(source) = Stopped::new() else { return };
-    let ground = &source.ground;
-    let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
-    let client = source.ask();
-    server.signal(Signal::TERM);
-    let said = server.ends(1);
-    assert_aborted(client);
-    assert!(said.contains("do not end"), "{said}");
-    ground.wait_gone();
-    source.goes();
 }
 
 /// While one worker is stuck, another machine is served.

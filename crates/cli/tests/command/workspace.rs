@@ -1,6 +1,6 @@
 //! `dist/policies/workspace.toml`, and the sandbox of docs/workspaces.md.
 
-use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stdout, succeeded, thrufs};
+use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stdout, succeeded};
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::os::unix::process::CommandExt;
@@ -190,6 +190,12 @@ fn workspace_policy_decides_as_documented() {
     assert_eq!(lines.next(), None);
     let (_, first) = said.lines().next().unwrap().split_once(": ").unwrap();
     assert!(PAGE.contains(&format!("/.env: {first}\n")), "{first}");
+    // With the rule in its comments.
+    let code = |line: &'static str| line.strip_prefix('#').filter(|it| !it.starts_with(' '));
+    let lines = POLICY.lines().map(|line| code(line).unwrap_or(line));
+    let uncommented = lines.collect::<Vec<_>>().join("\n");
+    assert!(uncommented.contains("\nname = \"attempts\"\n"));
+    fails(&project.check(&uncommented), 0, "");
 }
 
 #[test]
@@ -220,26 +226,6 @@ fn workspace_policy_needs_each_of_its_lines() {
     assert!(tried > 60, "{tried} lines");
 }
 
-#[test]
-fn commented_rule_of_the_workspace_policy_is_valid() {
-    let place = TempDir::with_prefix("thrufs-workspace-").unwrap();
-    let file = place.path().join("policy.toml");
-    let uncommented = |line: &'static str| match line.strip_prefix('#') {
-        Some(code) if !code.is_empty() && !code.starts_with(' ') => code,
-        _ => line,
-    };
-    let lines: Vec<&str> = POLICY.lines().map(uncommented).collect();
-    fs::write(&file, lines.join("\n")).unwrap();
-    let output = thrufs!("policy", "check", &file);
-    succeeded(&output);
-    let rules = POLICY.lines().filter(|line| *line == "[[rule]]").count() + 1;
-    let said = stdout(&output);
-    assert!(
-        said.contains(&format!(": {rules} rules, no fault")),
-        "{said}"
-    );
-}
-
 /// A repository of an ordinary user, with a policy, a home and a copy of the command beside it.
 pub struct Workspace {
     pub ground: Ground,
@@ -248,27 +234,15 @@ pub struct Workspace {
     pub home: PathBuf,
 }
 
-/// Commands in the view, each with its error.
+/// Commands in the view, each with its error. That the policy holds is tried by `run_escapes::names`; which names
+/// it has, above.
 pub const REFUSED: &[(&str, &str)] = &[
     ("cat .env", "No such file"),
-    ("cat deploy.pem", "No such file"),
     ("cat .docker/config.json", "No such file"),
     ("ls /proc/1/root/home", "No such file"),
-    ("echo x >.env", "Permission denied"),
-    ("ln file .env", "Permission denied"),
-    ("ln -s file .env", "Permission denied"),
-    ("mv file .env", "Permission denied"),
-    ("mkdir .env", "Permission denied"),
     ("echo x >new.pem", "Permission denied"),
     ("mv .docker other", "Read-only file system"),
     ("echo x >.git/hooks/pre-commit", "Read-only file system"),
-    ("mv file .git/hooks/pre-commit", "Read-only file system"),
-    ("ln file .git/hooks/pre-commit", "Read-only file system"),
-    ("mv .git other", "Read-only file system"),
-    ("mv .git/hooks other", "Read-only file system"),
-    ("rm -r .git/hooks", "Read-only file system"),
-    ("echo .. >.git/commondir", "Read-only file system"),
-    ("mkdir .vscode", "Read-only file system"),
 ];
 
 impl Workspace {
@@ -370,73 +344,33 @@ impl Workspace {
     }
 
     fn assert_guarded(&self) {
-        let listed = self.in_sandbox("ls -A");
-        assert_eq!(
-            stdout(&listed),
-            ".docker\n.git\n.gitignore\nfile\n",
-            "{listed:?}"
-        );
-        let outside = self.policy.to_str().unwrap();
-        let beneath = self.ground.src.join(".env");
-        let beneath = beneath.to_str().unwrap();
-        let view = self.ground.mnt.to_str().unwrap();
-        let own: [(&str, &str); 6] = [
-            (&format!("cat {beneath}"), "No such file"),
-            (&format!("cat {outside}"), "No such file"),
-            (&format!("ls {view}"), "No such file"),
+        let listed = self.in_sandbox("ls -A; git status --porcelain");
+        let shown = ".docker\n.git\n.gitignore\nfile\n";
+        assert_eq!(stdout(&listed), shown, "{listed:?}");
+        let beneath = format!("cat {}", self.ground.src.join(".env").display());
+        let outside = format!("cat {}", self.policy.display());
+        let view = format!("ls {}", self.ground.mnt.display());
+        let own = [
+            (beneath.as_str(), "No such file"),
+            (&outside, "No such file"),
+            (&view, "No such file"),
             ("umount $PWD", "must be superuser"),
             ("git config core.pager x", "could not write config file"),
-            ("git init -q nested", "Read-only file system"),
         ];
         for (script, error) in own.iter().chain(REFUSED) {
-            let output = self.in_sandbox(script);
-            let said = ground::stderr(&output);
-            assert!(!output.status.success(), "{script}: {output:?}");
-            assert!(said.contains(error), "{error} in {said} of {script}");
+            fails_with(&self.in_sandbox(script), script, error);
         }
+        succeeded(&self.in_sandbox("echo new >new && git add -A && git commit -qm second"));
+        let host = self.on_the_host("git status --porcelain; git ls-files; cat .env deploy.pem");
+        let expected = ".gitignore\ndeploy.pem\nfile\nnew\nPASSWORD=1\nkey\n";
+        assert_eq!(stdout(&host), expected, "{host:?}");
     }
+}
 
-    fn assert_git_works(&self) {
-        let status = self.in_sandbox("git status --porcelain");
-        succeeded(&status);
-        assert_eq!(stdout(&status), "", "skip-worktree");
-        succeeded(&self.in_sandbox(
-            "echo new >new
-             git add -A
-             git commit -qm second
-             git checkout -qb other
-             echo more >>new
-             git commit -qam third
-             git checkout -q main
-             git merge -q other
-             git gc -q
-             git fsck --no-progress",
-        ));
-        let host = self.on_the_host("git status --porcelain; git log --format=%s; git ls-files");
-        succeeded(&host);
-        assert_eq!(
-            stdout(&host),
-            "third\nsecond\nfirst\n.gitignore\ndeploy.pem\nfile\nnew\n"
-        );
-        let secret = self.on_the_host("cat .env deploy.pem .docker/config.json");
-        assert_eq!(stdout(&secret), "PASSWORD=1\nkey\n{}\n");
-    }
-
-    /// A pattern that matches names at any depth follows a directory that is renamed.
-    fn assert_guarded_when_a_directory_is_moved(&self) {
-        succeeded(&self.in_sandbox("mkdir directory && echo x >directory/a"));
-        succeeded(&self.on_the_host("mkdir .aws && echo key >.aws/key && cp .env directory/"));
-        succeeded(&self.in_sandbox("mv directory moved"));
-        let listed = self.in_sandbox("ls -A moved");
-        assert_eq!(stdout(&listed), "a\n");
-        fails(&self.in_sandbox("cat .aws/key"), 1, "No such file");
-    }
-
-    fn assert_holds(&self) {
-        self.assert_guarded();
-        self.assert_git_works();
-        self.assert_guarded_when_a_directory_is_moved();
-    }
+fn fails_with(output: &Output, script: &str, error: &str) {
+    let said = ground::stderr(output);
+    let is_refused = !output.status.success() && said.contains(error);
+    assert!(is_refused, "{error} in {output:?} of {script}");
 }
 
 #[test]
@@ -449,7 +383,7 @@ fn sandbox_of_an_ordinary_user_has_no_secrets() {
         return;
     }
     workspace.mount_as_user();
-    workspace.assert_holds();
+    workspace.assert_guarded();
     workspace.unmount_as_user();
 }
 
@@ -459,6 +393,6 @@ fn sandbox_on_a_mount_of_root_has_no_secrets() {
         return;
     };
     workspace.mount_as_root();
-    workspace.assert_holds();
+    workspace.assert_guarded();
     workspace.unmount_as_root();
 }

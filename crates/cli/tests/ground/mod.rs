@@ -1,7 +1,6 @@
 //! Test directories for mounts, and their processes.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
-pub mod run;
 pub mod share;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount};
@@ -414,25 +413,6 @@ pub fn benchmark() -> PathBuf {
     let shown = program.display();
     assert!(program.is_file(), "{shown}: cargo build -p thrufs-bench");
     program
-}
-
-/// Waits until a thread is blocked in a path lookup, by the system call number in
-/// /proc/PID/task/TID/syscall.
-pub fn waits_for_a_file(process: Pid) {
-    const CALLS: [libc::c_long; 4] = [
-        libc::SYS_statx,
-        libc::SYS_openat,
-        libc::SYS_openat2,
-        libc::SYS_name_to_handle_at,
-    ];
-    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
-    wait_for("a thread to wait for a file", || {
-        fs::read_dir(&tasks).unwrap().flatten().any(|task| {
-            let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
-            let number = call.split_whitespace().next();
-            number.is_some_and(|number| CALLS.iter().any(|call| call.to_string() == number))
-        })
-    });
 }
 
 /// For a shell in its own mount namespace: detaches the FUSE mounts of other tests, whose servers would

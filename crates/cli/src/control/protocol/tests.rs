@@ -83,17 +83,6 @@ fn unknown_versions_and_commands_are_refused() {
 }
 
 #[test]
-fn requests_have_a_maximum_length() {
-    let line = |length: usize| {
-        let empty = r#"{"version":1,"command":"statistics"}"#;
-        format!("{empty}{}", " ".repeat(length - empty.len()))
-    };
-    let longest = line(REQUEST_BYTES_MAX - 1);
-    assert!(Command::decode(longest.as_bytes()).is_ok());
-    assert_eq!(refused(line(REQUEST_BYTES_MAX).as_bytes()), "too_long");
-}
-
-#[test]
 fn nesting_does_not_exhaust_the_stack() {
     let line = format!(r#"{{"version":1,"later":{}"#, "[".repeat(60_000));
     assert_eq!(refused(line.as_bytes()), "malformed");

@@ -69,10 +69,8 @@ fn said(policy: &Policy, path: &str) -> String {
         executable: &|| None,
     };
     let decision = policy.decide(&subject, &caller);
-    let changed = decision
-        .check(Access::Change)
-        .err()
-        .map(|refusal| refusal.rule);
+    let changed = decision.check(Access::Change);
+    let changed = changed.err().map(|refusal| refusal.rule);
     let (word, rule) = match decision {
         it if it.hidden.is_some() => ("hidden", it.hidden),
         it if it.deny.is_some() => ("denied", changed),
@@ -219,34 +217,6 @@ fn allow_stands_before_the_profile_and_before_other_options() {
 }
 
 #[test]
-fn workspace_is_the_profile_unless_another_is_given() {
-    let workspace = PROFILES[0].text;
-    let composed = |options: &[_]| composed_at(Path::new("."), options).unwrap();
-    let by_default = |mut rules: RuleArguments| {
-        assert!(rules.profiles.is_empty());
-        rules.allow.push("a".to_owned());
-        rules
-            .compose(Path::new("."), &GitPlaces::default(), false, None)
-            .unwrap()
-            .0
-    };
-    let without =
-        RuleArguments::default().compose(Path::new("."), &GitPlaces::default(), false, None);
-    assert_eq!(without.unwrap().0, workspace);
-    let hiding = RuleArguments {
-        hide: vec!["a".to_owned()],
-        ..RuleArguments::default()
-    };
-    for rules in [RuleArguments::default(), hiding] {
-        assert!(by_default(rules).ends_with(workspace));
-    }
-    assert_eq!(composed(&[("profile", "workspace"); 2]), workspace);
-    assert_eq!(composed(&[("profile", "none")]), "");
-    let none = composed(&[("profile", "none"), ("hide", "a")]);
-    assert!(!none.contains("environment"), "{none}");
-}
-
-#[test]
 fn names_with_every_kind_of_character_are_matched() {
     for name in [
         "a\"b", "a'b", "a\\\\b", "a\nb", "a\tb", "a\u{7f}b", "a\u{1}b", "größe", "鍵", "a b",
@@ -364,18 +334,9 @@ fn rules_of_files_are_merged_as_written() {
     let policy = parsed(&text);
     assert_eq!(policy.default_path(), DataPath::Cached);
     let names = policy.rules().map(|rule| rule.name.unwrap_or("-"));
-    let names: Vec<&str> = names.take(6).collect();
-    assert_eq!(
-        names,
-        [
-            "option-hide",
-            "environment 2",
-            "-",
-            "environment 3",
-            "-",
-            "environment"
-        ]
-    );
+    let names = names.take(6).collect::<Vec<_>>().join(", ");
+    let expected = "option-hide, environment 2, -, environment 3, -, environment";
+    assert_eq!(names, expected);
     // Of unknown attributes, rules that restrict match.
     assert_said(
         &policy,
@@ -403,11 +364,8 @@ fn faults_of_files_have_their_place() {
     };
     assert!(error().contains("cannot read the policy"), "{}", error());
     fs::write(&path, "[[rule]]\npath = 'a'\nacton = 'hide'\n").unwrap();
-    assert!(
-        error().starts_with(&format!("{name}:3:1: unknown key")),
-        "{}",
-        error()
-    );
+    let unknown = format!("{name}:3:1: unknown key");
+    assert!(error().starts_with(&unknown), "{}", error());
     fs::write(&path, b"#\n\xff").unwrap();
     assert!(error().starts_with(&format!("{name}:2:1: ")), "{}", error());
     fs::write(&path, "#".repeat(POLICY_BYTES_MAX + 1)).unwrap();
@@ -423,23 +381,16 @@ fn an_audit_log_is_that_of_the_option_or_of_all_files() {
         fs::write(&path, text).unwrap();
         path
     };
-    let policies = [
-        file("1", "/log/a"),
-        file("2", "/log/a"),
-        file("3", "/log/b"),
-    ];
+    let logs = [("1", "/log/a"), ("2", "/log/a"), ("3", "/log/b")];
+    let policies = logs.map(|(name, log)| file(name, log));
     let composed = |count: usize, records: bool, log: Option<&str>| {
         let rules = RuleArguments {
             policies: policies[..count].to_vec(),
             hide: vec!["h".to_owned()],
             ..RuleArguments::default()
         };
-        let composed = rules.compose(
-            place.path(),
-            &GitPlaces::default(),
-            records,
-            log.map(Path::new),
-        );
+        let (git, log) = (GitPlaces::default(), log.map(Path::new));
+        let composed = rules.compose(place.path(), &git, records, log);
         composed.map(|(text, _)| text)
     };
     let compose = |count, log: Option<&str>| composed(count, false, log);
@@ -452,10 +403,8 @@ fn an_audit_log_is_that_of_the_option_or_of_all_files() {
     assert_eq!(log(&audited), Some("/log/\"c\"".into()));
     let first = parsed(&audited);
     let first = first.rules().next().unwrap();
-    assert_eq!(
-        (first.name, first.action.name()),
-        (Some("option-audit"), "audit")
-    );
+    let first = (first.name, first.action.name());
+    assert_eq!(first, (Some("option-audit"), "audit"));
     fs::create_dir(place.path().join("sub")).unwrap();
     let link = TempDir::new().unwrap();
     symlink(place.path().join("sub"), link.path().join("link")).unwrap();

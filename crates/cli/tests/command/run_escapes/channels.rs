@@ -1,11 +1,13 @@
 //! Descriptors, sockets, keys, shared memory and terminals outside.
 
-use super::{Expected, PRELUDE, assert_inside, assert_outside, control, ground, known, python};
-use crate::ground::{fails, run};
+use super::{
+    Expected, PRELUDE, assert_inside, assert_outside, grounds, inside, known, outside, words,
+};
+use crate::ground::run;
 use crate::run_ground::{EVERYONE, PYTHON, RunGround, Who};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const ATTEMPTS: &str = include_str!("channels.py");
 const STARTER: &str = include_str!("starter.py");
@@ -91,73 +93,58 @@ impl Drop for Made {
 }
 
 /// The command, executed by another program of Python.
-fn executed_by(program: &str, ground: &RunGround, known: &str, command: &Command) -> Command {
+fn executed_by(program: &str, ground: &RunGround, made: &Made, command: &Command) -> Output {
     let mut starter = ground.starter(PYTHON.as_ref());
-    starter.args(["-c", &format!("{PRELUDE}\n{program}"), known]);
-    starter.arg(command.get_program()).args(command.get_args());
-    starter
+    starter.args(["-c", &format!("{PRELUDE}\n{program}")]);
+    starter.arg(known(ground, false, &made.more()));
+    run(starter.args(words(command)))
+}
+
+fn assert_not_reached(starter: &str, attempts: &str, expected: &[Expected<'_>]) {
+    for ground in grounds(EVERYONE) {
+        let made = Made::new();
+        let command = inside(&ground, &[], attempts, &made.more());
+        let output = executed_by(starter, &ground, &made, &command);
+        assert_inside(ground.who, &output, expected);
+        if ground.who == Who::User {
+            let made = Made::new();
+            let command = outside(&ground, attempts, &made.more());
+            let output = executed_by(starter, &ground, &made, &command);
+            assert_outside(&output, expected);
+        }
+    }
 }
 
 #[test]
 fn nothing_that_the_starter_holds_is_reached() {
-    for who in EVERYONE {
-        let Some(ground) = ground(who) else { return };
-        let made = Made::new();
-        let inside = known(&ground, false, &made.more());
-        let mut command = ground.thrufs_run(&[]);
-        python(&mut command, ATTEMPTS, &inside);
-        let output = run(&mut executed_by(STARTER, &ground, &inside, &command));
-        assert_inside(who, &output, EXPECTED);
-        if who == Who::User {
-            let made = Made::new();
-            let outside = known(&ground, true, &made.more());
-            let command = control(&ground, ATTEMPTS, &outside);
-            let output = run(&mut executed_by(STARTER, &ground, &outside, &command));
-            assert_outside(&output, EXPECTED);
-        }
-    }
+    assert_not_reached(STARTER, ATTEMPTS, EXPECTED);
 }
 
 #[test]
 fn nothing_is_typed_into_the_terminal() {
-    for who in EVERYONE {
-        let Some(ground) = ground(who) else { return };
-        let inside = known(&ground, false, &[]);
-        let mut command = ground.thrufs_run(&[]);
-        python(&mut command, TERMINAL, &inside);
-        let output = run(&mut executed_by(PTY, &ground, &inside, &command));
-        assert_inside(who, &output, OF_TERMINAL);
-        if who == Who::User {
-            let outside = known(&ground, true, &[]);
-            let command = control(&ground, TERMINAL, &outside);
-            let output = run(&mut executed_by(PTY, &ground, &outside, &command));
-            assert_outside(&output, OF_TERMINAL);
-        }
-    }
+    assert_not_reached(PTY, TERMINAL, OF_TERMINAL);
 }
 
 /// By openat(2) it would lead beneath the tree.
 #[test]
 fn directory_as_a_standard_file_is_refused() {
-    let Some(ground) = ground(Who::User) else {
-        return;
-    };
-    for number in 0..3 {
-        let mut command = ground.thrufs_run(&[]);
-        command.args(["sh", "-c", "echo started >&2"]);
-        let directory = || Stdio::from(File::open(&ground.tree).unwrap());
-        let (file, at) = (ground.path().join("said"), number);
-        let said = || Stdio::from(File::create(&file).unwrap());
-        command.stdin(if at == 0 { directory() } else { Stdio::null() });
-        command.stdout(if at == 1 { directory() } else { Stdio::null() });
-        command.stderr(if at == 2 { directory() } else { said() });
-        let status = command.status().unwrap();
-        assert_eq!(status.code(), Some(125), "{number}");
-        let said = fs::read_to_string(&file).unwrap_or_default();
-        assert!(!said.contains("started"), "{said}");
-        let _ = fs::remove_file(&file);
+    for ground in grounds([Who::User, Who::RootOnTreeOfRoot]) {
+        let said = ground.path().join("said");
+        for number in 0..3 {
+            let mut command = ground.thrufs_run(&[]);
+            command.args(["sh", "-c", "echo started >&2"]);
+            let file = |at, other: Stdio| match at == number {
+                true => Stdio::from(File::open(&ground.tree).unwrap()),
+                false => other,
+            };
+            command
+                .stdin(file(0, Stdio::null()))
+                .stdout(file(1, Stdio::null()));
+            command.stderr(file(2, File::create(&said).unwrap().into()));
+            assert_eq!(command.status().unwrap().code(), Some(125), "{number}");
+            let said = fs::read_to_string(&said).unwrap();
+            assert_eq!(said.contains("directory"), number != 2, "{said}");
+            assert!(!said.contains("started"), "{said}");
+        }
     }
-    let mut command = ground.thrufs_run(&[]);
-    command.stdin(File::open(&ground.tree).unwrap());
-    fails(&command.arg("true").output().unwrap(), 125, "directory");
 }

@@ -1,8 +1,8 @@
 //! Other mounts of the tree, of directories around it and in it, and of what is mounted in it.
 
-use super::{Expected, Talk, assert_expected, ground, known, outcomes, python};
+use super::{Expected, Talk, assert_inside, ground, grounds, inside};
 use crate::ground::{fails, run, stderr, stdout, succeeded};
-use crate::run_ground::{RunGround, SECRET, Who};
+use crate::run_ground::{ON_TREE_OF_USER, RunGround, SECRET, Who};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
 };
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 const ATTEMPTS: &str = include_str!("elsewhere.py");
 
 const EXPECTED: &[Expected<'_>] = &[
+    ("secrets", "5 ENOENT", ""),
     ("files", "content", ""),
     ("unmount_them", "EINVAL", ""),
     ("another_proc", "EACCES", ""),
@@ -48,6 +49,7 @@ impl Drop for Mounts {
 }
 
 fn assert_shown_elsewhere(ground: &RunGround) {
+    let at = |directory: &Path| json!([directory.join(".env"), directory.join("file")]);
     let (tree, place) = (&ground.tree, ground.path());
     let mut mounts = Mounts(Vec::new());
     // As systemd makes all mounts.
@@ -69,16 +71,12 @@ fn assert_shown_elsewhere(ground: &RunGround) {
     }
     let bound = mounts.0[2..].to_vec();
     mounts.mount("proc", &place.join("proc"));
-    let at = |directory: &str| {
-        let directory = place.join(directory);
-        json!([directory.join(".env"), directory.join("file")])
-    };
     let places = json!({
-        "tree": at("of-tree"),
-        "around": at("of-around/tree"),
-        "directory": at("of-a"),
-        "mount": at("of-data"),
-        "mount in tree": at("around/tree/data"),
+        "tree": at(&place.join("of-tree")),
+        "around": at(&place.join("of-around/tree")),
+        "directory": at(&place.join("of-a")),
+        "mount": at(&place.join("of-data")),
+        "mount in tree": at(&tree.join("data")),
     });
     let later = place.join("later");
     fs::create_dir(&later).unwrap();
@@ -90,33 +88,19 @@ fn assert_shown_elsewhere(ground: &RunGround) {
         ("outside", json!(std::process::id())),
         ("later", json!(later)),
     ];
-    let mut command = ground.thrufs_run(&[]);
-    python(&mut command, ATTEMPTS, &known(ground, false, &more));
-    let mut talk = Talk::start(&mut command);
+    let mut talk = Talk::start(&mut inside(ground, &[], ATTEMPTS, &more));
     talk.wait_for("ready");
     mounts.bind(tree, &later);
     mounts.bind(tree, &tree.join("later"));
     assert_eq!(fs::read_to_string(later.join(".env")).unwrap(), SECRET);
     talk.say("go");
-    let mut output = talk.end();
-    let secrets = outcomes(&output).remove("secrets").unwrap();
-    let secrets: serde_json::Map<String, Value> = serde_json::from_str(&secrets).unwrap();
-    assert!(secrets.values().all(|it| it == "ENOENT"), "{secrets:?}");
-    assert_eq!(secrets.len(), 5);
-    output.stdout = stdout(&output)
-        .lines()
-        .filter(|line| !line.starts_with("secrets: "))
-        .flat_map(|line| format!("{line}\n").into_bytes())
-        .collect();
-    let inside = EXPECTED.iter().map(|(name, inside, _)| (*name, *inside));
-    assert_expected("inside", &output, inside);
+    assert_inside(ground.who, &talk.end(), EXPECTED);
 }
 
 /// Sockets, terminals and cgroups are reached by another mount as well, in the root directories of containers.
 #[test]
 fn other_mounts_of_what_is_empty_are_empty() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some(ground) = ground(who) else { return };
+    for ground in grounds(ON_TREE_OF_USER) {
         let mut mounts = Mounts(Vec::new());
         let marked = tempfile::tempdir_in("/tmp").unwrap();
         let name = marked.path().file_name().unwrap().to_str().unwrap();
@@ -143,17 +127,13 @@ fn other_mounts_of_what_is_empty_are_empty() {
 
 #[test]
 fn other_mounts_of_the_tree_show_what_the_policy_shows() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some(ground) = ground(who) else { return };
-        assert_shown_elsewhere(&ground);
-    }
+    grounds(ON_TREE_OF_USER).for_each(|ground| assert_shown_elsewhere(&ground));
 }
 
 /// The command could remove the file, and with it what covers the mount.
 #[test]
 fn mount_of_a_single_file_elsewhere_is_refused() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some(ground) = ground(who) else { return };
+    for ground in grounds(ON_TREE_OF_USER) {
         let place = ground.path().join("of-file");
         fs::write(&place, "").unwrap();
         let mut mounts = Mounts(Vec::new());
@@ -162,14 +142,10 @@ fn mount_of_a_single_file_elsewhere_is_refused() {
         let script = "rm \"$1\"; cat \"$2\"";
         command.args(["sh", "-c", script, "sh"]);
         let output = run(command.arg(ground.tree.join("file")).arg(&place));
-        fails(
-            &output,
-            125,
-            "of-file: it is a mount of a single file of the tree",
-        );
+        let refusal = "of-file: it is a mount of a single file of the tree";
+        fails(&output, 125, refusal);
         drop(mounts);
-        let mut command = ground.thrufs_run(&["--redact=file"]);
-        fails(&run(command.arg("true")), 0, "");
+        succeeded(&ground.shell(&["--redact=file"], "true"));
     }
 }
 
@@ -184,87 +160,76 @@ fn other_mounts_of_an_emptied_home_directory_are_empty_too() {
     mounts.bind(&ground.home, &place);
     let list = format!("ls -A {}", place.display());
     for (options, expected) in [(&["--only"][..], ""), (&[], "file\n")] {
-        assert_eq!(
-            stdout(&ground.shell(options, &list)),
-            expected,
-            "{options:?}"
-        );
+        let said = stdout(&ground.shell(options, &list));
+        assert_eq!(said, expected, "{options:?}");
     }
 }
 
-#[test]
-fn audit_log_whose_directory_is_replaced_is_reported_with_its_place() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some(ground) = ground(who) else {
-            return;
-        };
-        let (directory, moved) = (ground.home.join("logs"), ground.home.join("moved"));
-        ground.make_directory(&directory);
-        let log = directory.join("log");
-        let option = format!("--audit={}", log.display());
-        let mut command = ground.thrufs_run(&["--profile=none", &option]);
-        let script = "cat file; echo; echo read; read _";
-        command.current_dir(&ground.tree).args(["sh", "-c", script]);
-        let mut talk = Talk::start(&mut command);
-        talk.wait_for("read");
-        fs::rename(&directory, &moved).unwrap();
-        ground.make_directory(&directory);
-        ground.write(&log, "forged\n");
-        let output = talk.end();
-        let place = moved.join("log").display().to_string();
-        assert_eq!(output.status.code(), Some(125), "{output:?}");
-        assert!(stderr(&output).contains(&place), "{output:?}");
-        let kept = fs::read_to_string(moved.join("log")).unwrap();
-        assert!(kept.contains("\"file\""), "{kept}");
-    }
-}
+/// Changes a log in its directory while the command runs.
+type Change = fn(&RunGround, &Path, &Path);
+
+/// What is said, and where the log is at the end.
+const CHANGES: [(&str, Change, &str, &str); 5] = [
+    ("left alone", |_, _, _| {}, "", "logs/log"),
+    (
+        "removed",
+        |_, _, log| fs::remove_file(log).unwrap(),
+        "was changed or replaced",
+        "logs/log",
+    ),
+    (
+        "replaced",
+        |ground, _, log| {
+            fs::remove_file(log).unwrap();
+            ground.write(log, "forged\n");
+        },
+        "was changed or replaced",
+        "logs/log",
+    ),
+    (
+        "cut",
+        |_, _, log| fs::write(log, "").unwrap(),
+        "was changed or replaced",
+        "logs/log",
+    ),
+    (
+        "its directory replaced",
+        |ground, directory, log| {
+            fs::rename(directory, directory.with_file_name("moved")).unwrap();
+            ground.make_directory(directory);
+            ground.write(log, "forged\n");
+        },
+        "moved/log",
+        "moved/log",
+    ),
+];
 
 #[test]
-fn audit_log_that_is_removed_replaced_or_cut_is_written_again() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some(ground) = ground(who) else {
-            return;
-        };
-        let log = ground.home.join("log");
-        let change: [(&str, &dyn Fn()); 4] = [
-            ("left alone", &|| {}),
-            ("removed", &|| fs::remove_file(&log).unwrap()),
-            ("replaced", &|| {
-                fs::remove_file(&log).unwrap();
-                ground.write(&log, "forged\n");
-            }),
-            ("cut", &|| fs::write(&log, "").unwrap()),
-        ];
-        for (what, change) in change {
+fn audit_log_that_is_removed_replaced_or_cut_is_written_again_and_reported() {
+    for ground in grounds(ON_TREE_OF_USER) {
+        for (what, change, message, place) in CHANGES {
+            let directory = ground.home.join("logs");
+            ground.make_directory(&directory);
+            let log = directory.join("log");
             let option = format!("--audit={}", log.display());
             let mut command = ground.thrufs_run(&["--profile=none", &option]);
             let script = "cat file; echo; echo read; read _";
             command.current_dir(&ground.tree).args(["sh", "-c", script]);
             let mut talk = Talk::start(&mut command);
             talk.wait_for("read");
-            assert!(
-                fs::read_to_string(&log).unwrap().contains("\"file\""),
-                "{what}"
-            );
-            change();
+            let written = fs::read_to_string(&log).unwrap();
+            assert!(written.contains("\"file\""), "{what}");
+            change(&ground, &directory, &log);
             let output = talk.end();
-            let (kept, errors) = (fs::read_to_string(&log).unwrap(), stderr(&output));
-            let is_changed = what != "left alone";
-            assert_eq!(
-                errors.contains("was changed or replaced"),
-                is_changed,
-                "{what}: {errors}"
-            );
-            assert_eq!(
-                output.status.code() == Some(125),
-                is_changed,
-                "{what}: {errors}"
-            );
-            assert!(
-                kept.contains("\"file\"") && !kept.contains("forged"),
-                "{what}: {kept}"
-            );
-            fs::remove_file(&log).unwrap();
+            let errors = stderr(&output);
+            assert!(errors.contains(message), "{what}: {errors}");
+            let is_failed = output.status.code() == Some(125);
+            assert_eq!(is_failed, !message.is_empty(), "{what}: {errors}");
+            assert_eq!(errors.is_empty(), message.is_empty(), "{what}: {errors}");
+            let kept = fs::read_to_string(ground.home.join(place)).unwrap();
+            let is_kept = kept.contains("\"file\"") && !kept.contains("forged");
+            assert!(is_kept, "{what}: {kept}");
+            fs::remove_dir_all(directory).unwrap();
         }
     }
 }

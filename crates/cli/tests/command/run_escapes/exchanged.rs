@@ -62,8 +62,14 @@ impl Exchanged {
         let output = run(&mut self.command(options));
         let said = (stdout(&output), stderr(&output));
         assert!(!said.0.contains(SECRET), "{said:?}");
-        assert!(!self.victim.join("made").exists(), "{said:?}");
+        self.assert_untouched(&said.1);
         said
+    }
+
+    fn assert_untouched(&self, what: &str) {
+        let left = fs::read_dir(&self.victim).unwrap().count();
+        let secret = fs::read_to_string(self.victim.join("secret")).unwrap();
+        assert_eq!((left, secret.as_str()), (1, SECRET), "{what}");
     }
 }
 
@@ -75,9 +81,7 @@ fn led(to: &Path, link: &Path) {
 
 #[test]
 fn served_directory_and_its_mount_point_are_one() {
-    let Some(it) = Exchanged::new() else {
-        return;
-    };
+    let Some(it) = Exchanged::new() else { return };
     let tree = &it.ground.tree;
     chown(tree, Some(0), Some(0)).unwrap();
     // A name that leads to the victim when it is opened, and to the tree afterwards.
@@ -92,9 +96,7 @@ fn served_directory_and_its_mount_point_are_one() {
 
 #[test]
 fn user_of_the_command_is_the_owner_of_the_served_directory() {
-    let Some(it) = Exchanged::new() else {
-        return;
-    };
+    let Some(it) = Exchanged::new() else { return };
     let mut exchange = it.while_opening(&it.ground.tree);
     let said = it.run(&["--profile=none"]);
     exchange.wait_for("exchanged");
@@ -103,9 +105,7 @@ fn user_of_the_command_is_the_owner_of_the_served_directory() {
 
 #[test]
 fn directory_that_is_moved_before_it_is_mounted_on_is_refused() {
-    let Some(it) = Exchanged::new() else {
-        return;
-    };
+    let Some(it) = Exchanged::new() else { return };
     // Opened after the tree, before the sandbox.
     let policy = it.ground.path().join("policy.toml");
     it.ground.write(&policy, "");
@@ -119,9 +119,7 @@ fn directory_that_is_moved_before_it_is_mounted_on_is_refused() {
 
 #[test]
 fn links_of_a_user_lead_to_nothing_of_another_s() {
-    let Some(it) = Exchanged::new() else {
-        return;
-    };
+    let Some(it) = Exchanged::new() else { return };
     let place = it.ground.around.join("led");
     led(&it.victim, &place);
     led(&it.victim.join("log"), &it.ground.around.join("log"));
@@ -141,16 +139,9 @@ fn links_of_a_user_lead_to_nothing_of_another_s() {
         let option = named(option, name);
         let (said, errors) = it.run(&["--profile=none", &option]);
         assert_eq!(said, "", "{option}: {errors}");
-        assert!(
-            errors.contains("a symbolic link that user"),
-            "{option}: {errors}"
-        );
-        let left = fs::read_dir(&it.victim).unwrap().count();
-        assert_eq!(left, 1, "{option}");
-        assert_eq!(
-            fs::read_to_string(it.victim.join("secret")).unwrap(),
-            SECRET
-        );
+        let led_astray = errors.contains("a symbolic link that user");
+        assert!(led_astray, "{option}: {errors}");
+        it.assert_untouched(&option);
     }
     // Among files of the user's own they are followed.
     led(&it.ground.tree, &it.ground.around.join("own"));
@@ -169,9 +160,7 @@ fn links_of_a_user_lead_to_nothing_of_another_s() {
 
 #[test]
 fn mounts_and_shares_follow_no_link_of_a_user_to_another_s() {
-    let Some(it) = Exchanged::new() else {
-        return;
-    };
+    let Some(it) = Exchanged::new() else { return };
     let around = &it.ground.around;
     led(&it.victim.join("log"), &around.join("log"));
     let own = it.ground.path().join("mountpoint");
@@ -187,17 +176,12 @@ fn mounts_and_shares_follow_no_link_of_a_user_to_another_s() {
         }
         let led_astray = errors.contains("a symbolic link that user");
         assert!(led_astray, "{command:?}: {errors}");
-        let left = fs::read_dir(&it.victim).unwrap().count();
-        assert_eq!(left, 1, "{command:?}");
+        it.assert_untouched(&format!("{command:?}"));
     };
     let mount = |options: &[&str], source: &Path, mountpoint: &Path| {
         let mut command = Command::new(THRUFS);
-        refused(
-            command
-                .arg("mount")
-                .args(options)
-                .args([source, mountpoint]),
-        );
+        command.arg("mount").args(options);
+        refused(command.args([source, mountpoint]));
     };
     mount(&[], link, &own);
     mount(&[], &it.ground.sibling, link);
@@ -217,10 +201,6 @@ fn mounts_and_shares_follow_no_link_of_a_user_to_another_s() {
     }
     succeeded(&thrufs!("unmount", &mounted));
     refused(Command::new(THRUFS).args(["share", &socket]).arg(tree));
-    refused(
-        Command::new(THRUFS)
-            .arg("share")
-            .arg(format!("--socket={}", own.join("s").display()))
-            .arg(link),
-    );
+    let socket = format!("--socket={}", own.join("s").display());
+    refused(Command::new(THRUFS).args(["share", &socket]).arg(link));
 }

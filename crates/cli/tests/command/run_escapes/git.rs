@@ -1,8 +1,9 @@
 //! What git executes on the host later, in repositories of many layouts.
 
 use crate::ground::{run, stderr, stdout, succeeded};
-use crate::run_ground::{RunGround, Who};
+use crate::run_ground::{ON_TREE_OF_USER, RunGround, Who, grounds};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// Layouts, made by a script in a new repository; and attempts, one on each line, each of which works outside.
@@ -229,7 +230,7 @@ fn made(ground: &mut RunGround, number: usize, script: &str) {
 }
 
 /// All rows as a user; the first as root.
-fn grounds<T>(rows: &[T]) -> impl Iterator<Item = (RunGround, &[T])> {
+fn grounds_of<T>(rows: &[T]) -> impl Iterator<Item = (RunGround, &[T])> {
     let both = [(Who::User, rows), (Who::RootOnTreeOfUser, &rows[..3])];
     both.into_iter()
         .filter_map(|(who, rows)| Some((RunGround::new(who)?, rows)))
@@ -237,7 +238,7 @@ fn grounds<T>(rows: &[T]) -> impl Iterator<Item = (RunGround, &[T])> {
 
 #[test]
 fn what_git_executes_later_cannot_be_changed_in_the_tree() {
-    for (mut ground, rows) in grounds(INSIDE) {
+    for (mut ground, rows) in grounds_of(INSIDE) {
         for (number, (layout, make, attempts)) in rows.iter().enumerate() {
             made(&mut ground, number, &format!("cd tree\n{make}"));
             let tried = |line: &str| {
@@ -247,11 +248,8 @@ fn what_git_executes_later_cannot_be_changed_in_the_tree() {
             let script: String = attempts.lines().map(tried).collect();
             let output = ground.shell(&[], &format!("{script}{WORK}"));
             succeeded(&output);
-            assert_eq!(
-                (stdout(&output), stderr(&output)),
-                Default::default(),
-                "{layout}"
-            );
+            let said = (stdout(&output), stderr(&output));
+            assert_eq!(said, Default::default(), "{layout}");
             let mut outside = ground.outside("sh");
             let output = run(outside.args(["-ec", &script]).current_dir(&ground.tree));
             let done = stdout(&output).lines().count();
@@ -262,7 +260,7 @@ fn what_git_executes_later_cannot_be_changed_in_the_tree() {
 
 #[test]
 fn what_git_executes_later_outside_of_the_tree_is_reported() {
-    for (mut ground, rows) in grounds(OUTSIDE) {
+    for (mut ground, rows) in grounds_of(OUTSIDE) {
         for (number, (make, options, expected)) in rows.iter().enumerate() {
             made(&mut ground, number, make);
             let place = fs::canonicalize(ground.tree.parent().unwrap()).unwrap();
@@ -288,15 +286,9 @@ fn what_git_executes_later_outside_of_the_tree_is_reported() {
 /// It could not change the files themselves.
 #[test]
 fn what_the_command_puts_into_the_index_is_reported() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some(mut ground) = RunGround::new(who) else {
-            return;
-        };
-        made(
-            &mut ground,
-            0,
-            "mkdir tree/.config && touch tree/.envrc && git -C tree add .envrc && git -C tree commit -qm envrc",
-        );
+    for mut ground in grounds(ON_TREE_OF_USER) {
+        let make = "mkdir tree/.config && touch tree/.envrc && cd tree && git add .envrc && git commit -qm envrc";
+        made(&mut ground, 0, make);
         let stage =
             "git update-index --add --cacheinfo 100755,$(echo x | git hash-object -w --stdin),";
         let plain = format!("touch new && git add new {WORK}");
@@ -317,15 +309,11 @@ fn what_the_command_puts_into_the_index_is_reported() {
         assert!(named && said.contains("git's index"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         made(&mut ground, 1, "true");
-        let output = ground.shell(
-            &[],
-            "mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo",
-        );
-        let said = stderr(&output);
-        assert!(
-            said.contains("tree/.git/rebase-merge/git-rebase-todo"),
-            "{said}"
-        );
+        let rebase =
+            "mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo";
+        let said = stderr(&ground.shell(&[], rebase));
+        let named = said.contains("tree/.git/rebase-merge/git-rebase-todo");
+        assert!(named, "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
@@ -336,22 +324,12 @@ fn what_the_environment_of_git_names_cannot_be_changed() {
     let Some(mut ground) = RunGround::new(Who::User) else {
         return;
     };
-    made(
-        &mut ground,
-        0,
-        "cd tree && touch editor included && printf '[core]\nfsmonitor = ./monitor\n' >global && touch monitor",
-    );
+    let make = "cd tree && touch editor included monitor && printf '[core]\nfsmonitor = ./monitor\n' >global";
+    made(&mut ground, 0, make);
     let included = ground.tree.join("included");
-    let attempts = [
-        "hooks/pre-commit",
-        "included",
-        "global",
-        "monitor",
-        "editor",
-        "template/hooks/x",
-    ];
+    let attempts = "hooks/pre-commit included global monitor editor template/hooks/x";
     let script: String = attempts
-        .iter()
+        .split(' ')
         .map(|path| format!("if (mkdir -p $(dirname {path}) && echo x >{path}) 2>/dev/null; then echo {path}; fi\n"))
         .collect();
     let mut command = ground.thrufs_run(&[]);
@@ -372,47 +350,30 @@ fn what_the_environment_of_git_names_cannot_be_changed() {
         .args(["sh", "-c", &script])
         .current_dir(&ground.tree));
     assert_eq!((stdout(&output), stderr(&output)), Default::default());
-    let output = ground.shell(&[], &script);
-    assert_eq!(
-        stdout(&output).lines().count(),
-        attempts.len(),
-        "{output:?}"
-    );
+    let done = stdout(&ground.shell(&[], &script)).lines().count();
+    assert_eq!(done, attempts.split(' ').count());
 }
 
-/// What the user cannot write, but replace.
+/// A directory of another in one of the user's cannot be written, but replaced.
 #[test]
-fn directory_of_another_in_one_of_the_user_s_is_reported() {
+fn directory_of_another_and_repository_of_git_dir_are_reported() {
     let Some(mut ground) = RunGround::new(Who::User) else {
         return;
     };
+    let said = |command: &mut Command| stderr(&run(command.args(["sh", "-c", "true"])));
+    let later = |place: &Path| format!("later: {} (", place.display());
     made(
         &mut ground,
         0,
         "git -C tree config core.hooksPath ../kept/hooks",
     );
-    let kept = ground.tree.with_file_name("kept");
-    fs::create_dir_all(kept.join("hooks")).unwrap();
-    let said = stderr(&run(ground.thrufs_run(&[]).args(["sh", "-c", "true"])));
-    let place = kept.join("hooks");
-    assert!(
-        said.contains(&format!("later: {} (", place.display())),
-        "{said}"
-    );
-}
-
-#[test]
-fn repository_of_git_dir_is_found() {
-    let Some(mut ground) = RunGround::new(Who::User) else {
-        return;
-    };
-    made(&mut ground, 0, "mv tree/.git store");
-    let said = |command: &mut Command| stderr(&run(command.args(["sh", "-c", "true"])));
+    let hooks = ground.tree.with_file_name("kept").join("hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    let reported = said(&mut ground.thrufs_run(&[]));
+    assert!(reported.contains(&later(&hooks)), "{reported}");
+    made(&mut ground, 1, "mv tree/.git store");
     assert_eq!(said(&mut ground.thrufs_run(&[])), "");
     let store = ground.tree.with_file_name("store");
-    let said = said(ground.thrufs_run(&[]).env("GIT_DIR", &store));
-    assert!(
-        said.contains(&format!("later: {} (", store.display())),
-        "{said}"
-    );
+    let reported = said(ground.thrufs_run(&[]).env("GIT_DIR", &store));
+    assert!(reported.contains(&later(&store)), "{reported}");
 }

@@ -1,8 +1,8 @@
 //! What outlives the command, and deaths of the processes of `thrufs run`.
 
-use super::{Expected, Talk, assert_expected, ground, known, python};
+use super::{Expected, Talk, assert_inside, ground, grounds, inside};
 use crate::ground::{command_lines, run, status, stdout, succeeded, wait_for};
-use crate::run_ground::{PYTHON, RunGround, Who};
+use crate::run_ground::{ON_TREE_OF_USER, PYTHON, RunGround, Who};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Waits until it is told that a process was killed, and looks what is left of the tree.
@@ -77,14 +77,8 @@ fn nothing_is_left(ground: &RunGround) {
     wait_for("all processes to end", || with(place).is_empty());
 }
 
-/// A command that waits in the sandbox, and whose victim was killed.
-fn killed(who: Who, victim: fn(Pid) -> Pid) -> Option<(RunGround, Talk)> {
-    let ground = ground(who)?;
-    let mut command = ground.thrufs_run(&[]);
-    python(&mut command, WAITING, &known(&ground, false, &[]));
-    let mut talk = Talk::start(&mut command);
-    talk.wait_for("ready");
-    let victim = victim(talk.pid());
+/// Kills a process, and waits until it is at most a zombie.
+fn kill(victim: Pid) {
     kill_process(victim, Signal::KILL).unwrap();
     wait_for("the victim to end", || {
         let path = format!("/proc/{}/stat", victim.as_raw_nonzero());
@@ -92,47 +86,33 @@ fn killed(who: Who, victim: fn(Pid) -> Pid) -> Option<(RunGround, Talk)> {
         stat.rsplit_once(')')
             .is_none_or(|(_, rest)| rest.starts_with(" Z"))
     });
-    Some((ground, talk))
 }
 
 #[test]
-fn without_its_worker_the_command_has_no_tree() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some((ground, mut talk)) = killed(who, |runner| child(runner, "--worker")) else {
-            return;
-        };
-        talk.say("go");
-        let output = talk.end();
-        let inside = WITHOUT_WORKER
-            .iter()
-            .map(|(name, inside, _)| (*name, *inside));
-        assert_expected("inside", &output, inside);
-        assert_eq!(output.status.code(), Some(125), "{output:?}");
-        nothing_is_left(&ground);
-    }
-}
-
-#[test]
-fn nothing_outlives_the_runner() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some((ground, talk)) = killed(who, |runner| runner) else {
-            return;
-        };
-        nothing_is_left(&ground);
-        assert_eq!(stdout(&talk.end()), "");
-    }
-}
-
-#[test]
-fn nothing_outlives_the_sandbox() {
-    for who in [Who::User, Who::RootOnTreeOfUser] {
-        let Some((ground, talk)) = killed(who, |runner| child(runner, "--sandbox")) else {
-            return;
-        };
-        nothing_is_left(&ground);
-        let output = talk.end();
-        assert_eq!(output.status.code(), Some(125), "{output:?}");
-        assert_eq!(stdout(&output), "", "{output:?}");
+fn nothing_outlives_a_process_of_the_sandbox_and_without_the_worker_there_is_no_tree() {
+    for role in ["--worker", "runner", "--sandbox"] {
+        for ground in grounds(ON_TREE_OF_USER) {
+            let mut talk = Talk::start(&mut inside(&ground, &[], WAITING, &[]));
+            talk.wait_for("ready");
+            match role {
+                "runner" => kill(talk.pid()),
+                role => kill(child(talk.pid(), role)),
+            }
+            // Without its worker, the command goes on until it has looked.
+            if role == "--worker" {
+                talk.say("go");
+                let output = talk.end();
+                assert_inside(ground.who, &output, WITHOUT_WORKER);
+                assert_eq!(output.status.code(), Some(125), "{output:?}");
+                nothing_is_left(&ground);
+                continue;
+            }
+            nothing_is_left(&ground);
+            let output = talk.end();
+            let status = (role == "--sandbox").then_some(125);
+            assert_eq!(output.status.code(), status, "{role}: {output:?}");
+            assert_eq!(stdout(&output), "", "{role}");
+        }
     }
 }
 

@@ -13,12 +13,11 @@ mod races;
 mod snapshots;
 
 use crate::ground::{self, skipped, stdout};
-use crate::run_ground::{PYTHON, RunGround, Who};
-use rustix::process::Pid;
+use crate::run_ground::{self, PYTHON, RunGround, Talk, Who};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::ffi::OsStr;
+use std::process::{Command, Output};
 
 const PRELUDE: &str = include_str!("prelude.py");
 
@@ -26,17 +25,17 @@ const PRELUDE: &str = include_str!("prelude.py");
 /// anything.
 type Expected<'a> = (&'a str, &'a str, &'a str);
 
-/// Whether Python is there, to make system calls that no program makes.
-fn has_python() -> bool {
-    let has = std::path::Path::new(PYTHON).exists();
-    if !has {
+/// None without Python, by which the attempts make system calls that no program makes.
+fn grounds<const N: usize>(all: [Who; N]) -> impl Iterator<Item = RunGround> {
+    let has_python = std::path::Path::new(PYTHON).exists();
+    if !has_python {
         skipped(&format!("no {PYTHON} (package python3)"));
     }
-    has
+    run_ground::grounds(all).filter(move |_| has_python)
 }
 
 fn ground(who: Who) -> Option<RunGround> {
-    RunGround::new(who).filter(|_| has_python())
+    grounds([who]).next()
 }
 
 /// What the attempts know of the place.
@@ -53,16 +52,27 @@ fn known(ground: &RunGround, is_control: bool, more: &[(&str, Value)]) -> String
     known.to_string()
 }
 
-/// Adds Python, the attempts, and what they know.
-fn python<'a>(command: &'a mut Command, attempts: &str, known: &str) -> &'a mut Command {
-    command.args([PYTHON, "-c", &format!("{PRELUDE}\n{attempts}"), known])
+/// The attempts in the sandbox.
+fn inside(ground: &RunGround, options: &[&str], attempts: &str, more: &[(&str, Value)]) -> Command {
+    let mut command = ground.thrufs_run(options);
+    command.args([PYTHON, "-c", &format!("{PRELUDE}\n{attempts}")]);
+    command.arg(known(ground, false, more));
+    command
 }
 
 /// The same outside, as the tree's owner.
-fn control(ground: &RunGround, attempts: &str, known: &str) -> Command {
+fn outside(ground: &RunGround, attempts: &str, more: &[(&str, Value)]) -> Command {
     let mut command = ground.outside(PYTHON);
-    command.args(["-c", &format!("{PRELUDE}\n{attempts}"), known]);
+    command.args(["-c", &format!("{PRELUDE}\n{attempts}")]);
+    command.arg(known(ground, true, more));
     command
+}
+
+/// The program and its arguments.
+fn words(command: &Command) -> impl Iterator<Item = &OsStr> {
+    [command.get_program()]
+        .into_iter()
+        .chain(command.get_args())
 }
 
 /// What came of each attempt.
@@ -79,11 +89,12 @@ fn outcomes(output: &Output) -> BTreeMap<String, String> {
 fn assert_expected<'a>(
     what: &str,
     output: &Output,
-    expected: impl Iterator<Item = (&'a str, &'a str)>,
+    expected: &[Expected<'a>],
+    of: fn(&Expected<'a>) -> &'a str,
 ) {
     let mut found = outcomes(output);
     let mut wrong = String::new();
-    for (name, alternatives) in expected {
+    for (name, alternatives) in expected.iter().map(|it| (it.0, of(it))) {
         let outcome = found.remove(name).unwrap_or_else(|| "missing".to_owned());
         let is_expected = alternatives.split('|').any(|it| it == outcome || it == "*");
         if !is_expected {
@@ -98,76 +109,9 @@ fn assert_expected<'a>(
 }
 
 fn assert_inside(who: Who, output: &Output, expected: &[Expected<'_>]) {
-    let inside = expected.iter().map(|(name, inside, _)| (*name, *inside));
-    assert_expected(&format!("{who:?}"), output, inside);
+    assert_expected(&format!("{who:?}"), output, expected, |it| it.1);
 }
 
 fn assert_outside(output: &Output, expected: &[Expected<'_>]) {
-    let outside = expected.iter().map(|(name, _, outside)| (*name, *outside));
-    assert_expected("outside", output, outside);
-}
-
-/// A command whose output is read while it runs, killed on drop.
-struct Talk {
-    child: Child,
-    out: BufReader<ChildStdout>,
-    said: String,
-}
-
-impl Talk {
-    fn start(command: &mut Command) -> Talk {
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
-        Talk {
-            out: BufReader::new(child.stdout.take().unwrap()),
-            said: String::new(),
-            child,
-        }
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    /// Reads until this line, which is no part of the output.
-    fn wait_for(&mut self, expected: &str) {
-        loop {
-            let mut line = String::new();
-            if self.out.read_line(&mut line).unwrap() == 0 {
-                let mut errors = String::new();
-                let stderr = self.child.stderr.as_mut().unwrap();
-                stderr.read_to_string(&mut errors).unwrap();
-                panic!("ended before {expected}: {} {errors}", self.said);
-            }
-            if line.trim_end() == expected {
-                return;
-            }
-            self.said.push_str(&line);
-        }
-    }
-
-    /// Sends a line, unless the command has ended.
-    fn say(&mut self, line: &str) {
-        let _ = writeln!(self.child.stdin.as_ref().unwrap(), "{line}");
-    }
-
-    fn end(mut self) -> Output {
-        self.child.stdin.take();
-        self.out.read_to_string(&mut self.said).unwrap();
-        let mut stderr = Vec::new();
-        let errors = self.child.stderr.as_mut().unwrap();
-        errors.read_to_end(&mut stderr).unwrap();
-        Output {
-            status: self.child.wait().unwrap(),
-            stdout: std::mem::take(&mut self.said).into_bytes(),
-            stderr,
-        }
-    }
-}
-
-impl Drop for Talk {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    assert_expected("outside", output, expected, |it| it.2);
 }

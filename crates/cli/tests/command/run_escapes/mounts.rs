@@ -1,10 +1,10 @@
 //! Mounts and namespaces: what is beneath the tree stays covered.
 
-use super::{Expected, assert_inside, assert_outside, control, ground, known, python};
+use super::{Expected, assert_inside, assert_outside, grounds, inside, outside};
 use crate::ground::run;
 use crate::run_ground::{EVERYONE, PYTHON, USER, Who};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const ATTEMPTS: &str = include_str!("mounts.py");
@@ -87,18 +87,15 @@ print(json.dumps([handle.kind, bytes(handle.bytes[:handle.size]).hex()]))";
 
 #[test]
 fn mounts_of_the_sandbox_cannot_be_removed_or_looked_beneath() {
-    for who in EVERYONE {
-        let Some(ground) = ground(who) else { return };
+    for ground in grounds(EVERYONE) {
         let also = ground.home.join("also");
         ground.make_directory(&also);
         ground.write(&also.join("file"), "");
+        let show = format!("--also={}", also.display());
         // The user has no home of its own.
-        let (options, read_only) = match who {
-            Who::RootOnTreeOfUser => (vec![], PathBuf::from("/sys")),
-            _ => (
-                vec!["--only".into(), format!("--also={}", also.display())],
-                also,
-            ),
+        let (options, read_only) = match ground.who {
+            Who::RootOnTreeOfUser => (&[][..], "/sys".into()),
+            _ => (&["--only", &show][..], also),
         };
         let more = [
             ("read_only", json!(read_only)),
@@ -106,21 +103,10 @@ fn mounts_of_the_sandbox_cannot_be_removed_or_looked_beneath() {
             ("tree_handle", handle(&ground.tree)),
             ("uid", json!(USER)),
         ];
-        let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        let mut command = ground.thrufs_run(&options);
-        let output = run(python(
-            &mut command,
-            ATTEMPTS,
-            &known(&ground, false, &more),
-        ));
-        assert_inside(who, &output, EXPECTED);
-        if who == Who::User {
-            let output = run(&mut control(
-                &ground,
-                ATTEMPTS,
-                &known(&ground, true, &more),
-            ));
-            assert_outside(&output, EXPECTED);
+        let output = run(&mut inside(&ground, options, ATTEMPTS, &more));
+        assert_inside(ground.who, &output, EXPECTED);
+        if ground.who == Who::User {
+            assert_outside(&run(&mut outside(&ground, ATTEMPTS, &more)), EXPECTED);
         }
     }
 }

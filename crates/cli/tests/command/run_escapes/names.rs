@@ -1,6 +1,6 @@
 //! Hidden and read-only names, and programs of other users.
 
-use super::{Expected, assert_inside, assert_outside, control, ground, known, python};
+use super::{Expected, assert_inside, assert_outside, grounds, inside, outside};
 use crate::ground::{run, succeeded};
 use crate::run_ground::{EVERYONE, RunGround, Who};
 use serde_json::{Value, json};
@@ -56,11 +56,8 @@ fn state(directory: &Path) -> Vec<(PathBuf, u32, u64, i64)> {
     while let Some(path) = left.pop() {
         let stat = fs::symlink_metadata(&path).unwrap();
         if stat.is_dir() {
-            left.extend(
-                fs::read_dir(&path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
+            let entries = fs::read_dir(&path).unwrap();
+            left.extend(entries.map(|entry| entry.unwrap().path()));
         }
         state.push((path, stat.mode(), stat.len(), stat.ctime_nsec()));
     }
@@ -105,26 +102,16 @@ fn assert_no_program_of_root(tree: &Path, given: &Path) {
 
 #[test]
 fn hidden_and_read_only_names_hold() {
-    for who in EVERYONE {
-        let Some(ground) = ground(who) else { return };
+    for ground in grounds(EVERYONE) {
         let programs = programs(&ground);
         let git = ground.tree.join(".git");
         let before = state(&git);
-        let mut command = ground.thrufs_run(&[]);
-        let output = run(python(
-            &mut command,
-            ATTEMPTS,
-            &known(&ground, false, &programs),
-        ));
-        assert_inside(who, &output, EXPECTED);
+        let output = run(&mut inside(&ground, &[], ATTEMPTS, &programs));
+        assert_inside(ground.who, &output, EXPECTED);
         assert_eq!(state(&git), before);
         assert_no_program_of_root(&ground.tree, &ground.tree.join("id"));
-        if who == Who::User {
-            let output = run(&mut control(
-                &ground,
-                ATTEMPTS,
-                &known(&ground, true, &programs),
-            ));
+        if ground.who == Who::User {
+            let output = run(&mut outside(&ground, ATTEMPTS, &programs));
             assert_outside(&output, EXPECTED);
             assert_ne!(state(&git), before);
         }

@@ -1,6 +1,6 @@
 //! Process 1 of the sandbox, processes outside, and signals to them.
 
-use super::{Expected, assert_inside, assert_outside, control, ground, known, python};
+use super::{Expected, assert_inside, assert_outside, ground, grounds, inside, outside, words};
 use crate::ground::{run, stdout};
 use crate::run_ground::{EVERYONE, PYTHON, RunGround, USER, Who};
 use serde_json::json;
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output};
 
 const ATTEMPTS: &str = include_str!("processes.py");
 
@@ -93,57 +93,36 @@ impl Drop for Cgroup {
 /// Runs its arguments as a script does, and says what signals reach it.
 const STARTER: &str = "trap 'echo leaked: USR1' USR1; \"$@\"; echo starter: $?";
 
-/// The same command, started by [`STARTER`] in a process group of its own.
-fn started(command: &Command) -> Command {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", STARTER, "sh"]).arg(command.get_program());
-    shell.args(command.get_args()).process_group(0);
-    if let Some(directory) = command.get_current_dir() {
-        shell.current_dir(directory);
-    }
-    shell.envs(
-        command
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    shell
+/// The same command as the user, or as root, started by [`STARTER`] in a process group of its own.
+fn started(ground: &RunGround, command: &Command) -> Output {
+    let mut shell = ground.starter("sh".as_ref());
+    shell.args(["-c", STARTER, "sh"]).args(words(command));
+    run(shell.process_group(0))
 }
 
 #[test]
 fn processes_outside_and_process_1_are_not_reached() {
-    for who in EVERYONE {
-        let Some(ground) = ground(who) else { return };
+    for ground in grounds(EVERYONE) {
         let cgroup = Cgroup::new();
         let mut member = Sleeper::new(&ground);
         if let Some(cgroup) = &cgroup {
             cgroup.add(&member);
         }
         let path = cgroup.as_ref().map(|cgroup| cgroup.0.clone());
-        let more = [
+        let mut more = [
             ("target", json!(1)),
             ("outside", json!(member.0.id())),
             ("address", json!(4096)),
             ("cgroup", json!(path.unwrap_or("/sys".into()))),
         ];
-        let mut command = ground.thrufs_run(&[]);
-        let mut shell = started(python(
-            &mut command,
-            ATTEMPTS,
-            &known(&ground, false, &more),
-        ));
-        if who == Who::User {
-            shell.uid(USER).gid(USER);
-        }
-        let output = run(&mut shell);
+        let output = started(&ground, &inside(&ground, &[], ATTEMPTS, &more));
         let starter = [("starter", "0", "")];
-        assert_inside(who, &output, &[EXPECTED, &starter].concat());
+        assert_inside(ground.who, &output, &[EXPECTED, &starter].concat());
         assert!(member.is_alive());
-        if who == Who::User {
+        if ground.who == Who::User {
             let mut target = Sleeper::new(&ground);
-            let mut more = more;
             more[0].1 = json!(target.0.id());
-            let mut shell = started(&control(&ground, ATTEMPTS, &known(&ground, true, &more)));
-            let output = run(shell.uid(USER).gid(USER));
+            let output = started(&ground, &outside(&ground, ATTEMPTS, &more));
             let starter = [("starter", "", "0"), ("leaked", "", "USR1")];
             assert_outside(&output, &[EXPECTED, &starter].concat());
             assert!(!target.is_alive());
@@ -159,11 +138,8 @@ fn sigkill_to_the_process_group_ends_neither_runner_nor_script() {
     };
     let kill = "import os; os.kill(0, 9)";
     let mut command = ground.thrufs_run(&[]);
-    let output = run(started(command.args([PYTHON, "-c", kill]))
-        .uid(USER)
-        .gid(USER));
+    let output = started(&ground, command.args([PYTHON, "-c", kill]));
     assert_eq!(stdout(&output), "starter: 137\n", "{output:?}");
-    let mut command = ground.outside(PYTHON);
-    let output = run(started(command.args(["-c", kill])).uid(USER).gid(USER));
+    let output = started(&ground, ground.outside(PYTHON).args(["-c", kill]));
     assert_eq!(stdout(&output), "");
 }

@@ -1,6 +1,6 @@
 //! Secrets that are renamed, or appear, while the command looks for them.
 
-use super::{Expected, Talk, assert_expected, ground, known, python};
+use super::{Expected, Talk, assert_inside, ground, inside};
 use crate::run_ground::{RunGround, SECRET, USER, Who};
 use std::fs;
 use std::os::unix::fs::chown;
@@ -35,9 +35,7 @@ fn secrets_that_move_or_appear_are_never_read() {
     ground.write(&tree.join("x/vault/key"), SECRET);
     ground.write(&tree.join("temporary"), "public");
     let options = ["--profile=workspace", "--hide=**/vault/key"];
-    let mut command = ground.thrufs_run(&options);
-    python(&mut command, ATTEMPTS, &known(&ground, false, &[]));
-    let mut talk = Talk::start(&mut command);
+    let mut talk = Talk::start(&mut inside(&ground, &options, ATTEMPTS, &[]));
     talk.wait_for("ready");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -56,7 +54,5 @@ fn secrets_that_move_or_appear_are_never_read() {
         is_over.store(true, Ordering::Relaxed);
     });
     fs::rename(tree.join("temporary"), tree.join("temporary.pem")).unwrap();
-    let output = talk.end();
-    let inside = EXPECTED.iter().map(|(name, inside, _)| (*name, *inside));
-    assert_expected("inside", &output, inside);
+    assert_inside(ground.who, &talk.end(), EXPECTED);
 }

@@ -1,7 +1,6 @@
 //! The confinement of workers, and the cost of finding files within it.
 
 mod costs;
-mod counter;
 #[cfg(target_arch = "x86_64")]
 mod injected;
 #[cfg(target_arch = "x86_64")]
@@ -9,12 +8,11 @@ mod taken_over;
 
 use crate::ground::share::{Place, serves};
 use crate::ground::{
-    Foreground, Ground, THRUFS, processes, run, status, status_set, succeeded, unmount, wait_for,
+    Foreground, Ground, THRUFS, processes, run, status, status_set, succeeded, unmount,
 };
-use crate::run_ground::{RunGround, USER, Who};
+use crate::run_ground::{RunGround, Talk, USER, Who};
 use rustix::process::Pid;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -168,14 +166,8 @@ fn worker_of_an_ordinary_user_keeps_no_capability() {
         .args(["--", "sh", "-c"]);
     command.arg("grep CapAmb /proc/self/status; echo up; exec sleep 600");
     command.current_dir("/").env("HOME", &ground.home);
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    let _run = Foreground::of(child);
-    wait_for("the command to be started", || {
-        let mut line = String::new();
-        assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended");
-        line == "up\n"
-    });
+    let mut run = Talk::start(&mut command);
+    run.wait_for("up");
     let worker = processes("--worker", &ground.tree)[0];
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(status_set(worker, set), 0, "{set}");
