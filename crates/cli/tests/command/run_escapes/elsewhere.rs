@@ -130,6 +130,31 @@ fn other_mounts_of_the_tree_show_what_the_policy_shows() {
     grounds(ON_TREE_OF_USER).for_each(|ground| assert_shown_elsewhere(&ground));
 }
 
+/// Rules by path would hold for one of the two paths, and for none if it is the tree that is covered.
+#[test]
+fn mount_of_the_tree_in_itself_is_refused_and_no_proc_is_entered() {
+    for ground in grounds(ON_TREE_OF_USER) {
+        let place = ground.tree.join("place");
+        ground.make_directory(&place);
+        for source in [&ground.tree, &ground.around, &ground.tree.join(".git")] {
+            let mut mounts = Mounts(Vec::new());
+            mounts.bind(source, &place);
+            fails(
+                &ground.shell(&[], "true"),
+                125,
+                "place shows a part of it again",
+            );
+        }
+        let mut mounts = Mounts(Vec::new());
+        mounts.bind(Path::new("/proc"), &place);
+        let outside = format!(
+            "ls place 2>/dev/null || cat place/{}/comm",
+            std::process::id()
+        );
+        assert_eq!(stdout(&ground.shell(&[], &outside)), "");
+    }
+}
+
 /// The command could remove the file, and with it what covers the mount.
 #[test]
 fn mount_of_a_single_file_elsewhere_is_refused() {

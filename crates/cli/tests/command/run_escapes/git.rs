@@ -1,8 +1,11 @@
 //! What git executes on the host later, in repositories of many layouts.
 
 use crate::ground::{run, stderr, stdout, succeeded};
-use crate::run_ground::{ON_TREE_OF_USER, RunGround, Who, grounds};
+use crate::run_ground::{ON_TREE_OF_USER, PYTHON, RunGround, Who, grounds};
 use std::fs;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -55,6 +58,27 @@ const INSIDE: &[(&str, &str, &str)] = &[
         "core.hooksPath that does not exist, of all repositories",
         "git config --global core.hooksPath .hooks-of-mine",
         "mkdir .hooks-of-mine && echo x >.hooks-of-mine/pre-commit",
+    ),
+    (
+        "a relative core.hooksPath, in .git",
+        "git config core.hooksPath .hooks",
+        "mkdir .git/.hooks && echo x >.git/.hooks/pre-receive",
+    ),
+    (
+        "links of editors and assistants",
+        "mkdir -p shared/claude .vscode && ln -s shared/claude .claude && ln -s ../shared/tasks .vscode/tasks.json",
+        "echo x >shared/claude/settings.json
+         echo x >shared/tasks",
+    ),
+    (
+        "a path that is not UTF-8",
+        "mkdir $(printf 'h\\351') && git config core.hooksPath $(printf 'h\\351')",
+        "echo x >$(printf 'h\\351')/pre-commit",
+    ),
+    (
+        "a bare repository in the tree",
+        "git config core.hooksPath app && mkdir -p app/refs app/objects && touch app/HEAD",
+        "echo x >app/pre-commit",
     ),
     (
         "a hook is a link",
@@ -283,14 +307,44 @@ fn what_git_executes_later_outside_of_the_tree_is_reported() {
     }
 }
 
+/// What the command does in `.git`, as programs of the host find it: and what is said of it, in one line.
+const LEFT: &[(&str, &[&str])] = &[
+    ("touch new && git add new", &[]),
+    (
+        "mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo",
+        &["unfinished", "tree/.git/rebase-merge/git-rebase-todo"],
+    ),
+    (
+        "mkdir .git/sequencer && echo x >.git/sequencer/opts",
+        &["tree/.git/sequencer/opts"],
+    ),
+    ("echo topic >.git/BISECT_START", &["tree/.git/BISECT_START"]),
+    (
+        "mkdir -p .git/rr-cache/1 && echo x >.git/rr-cache/1/postimage",
+        &["rr-cache/1/postimage"],
+    ),
+    (
+        "STAGE.kube/config && STAGEsecrets/x",
+        &["git's index", "tree/.kube/config", "tree/secrets/x"],
+    ),
+    (
+        "git update-index --assume-unchanged .envrc",
+        &["overlook", "tree/.envrc"],
+    ),
+    (
+        "git update-index --skip-worktree .envrc",
+        &["overlook", "tree/.envrc"],
+    ),
+    ("git rm -q --cached sub", &["submodules", "tree/sub"]),
+];
+
 /// It could not change the files themselves.
 #[test]
-fn what_the_command_puts_into_the_index_is_reported() {
+fn what_the_command_leaves_for_git_is_reported() {
+    let stage = "git update-index --add --cacheinfo 100755,$(echo x | git hash-object -w --stdin),";
     for mut ground in grounds(ON_TREE_OF_USER) {
         let make = "mkdir tree/.config && touch tree/.envrc && cd tree && git add .envrc && git commit -qm envrc";
         made(&mut ground, 0, make);
-        let stage =
-            "git update-index --add --cacheinfo 100755,$(echo x | git hash-object -w --stdin),";
         let plain = format!("touch new && git add new {WORK}");
         let output = ground.shell(&[], &plain);
         succeeded(&output);
@@ -308,14 +362,58 @@ fn what_the_command_puts_into_the_index_is_reported() {
         let named = names.split(' ').all(|name| said.contains(name));
         assert!(named && said.contains("git's index"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
-        made(&mut ground, 1, "true");
-        let rebase =
-            "mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo";
-        let said = stderr(&ground.shell(&[], rebase));
-        let named = said.contains("tree/.git/rebase-merge/git-rebase-todo");
-        assert!(named, "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
     }
+    let Some(mut ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    for (number, (script, expected)) in LEFT.iter().enumerate() {
+        let make = "cd tree && touch .envrc && git init -q sub && git -C sub commit -q --allow-empty -m one
+                    git add .envrc sub 2>/dev/null && git commit -qm two";
+        made(&mut ground, number, make);
+        let output = ground.shell(&[], &script.replace("STAGE", stage));
+        succeeded(&output);
+        let said = stderr(&output);
+        let is_said = expected.iter().all(|part| said.contains(part));
+        assert!(is_said, "{script}: {said}");
+        assert_eq!(said.lines().count(), expected.len().min(1), "{said}");
+    }
+}
+
+/// The command has standard error, and may have left it so that it takes nothing.
+#[test]
+fn what_is_said_at_the_end_arrives_or_is_an_error() {
+    let Some(mut ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    made(&mut ground, 0, "true");
+    let left = "import os, socket
+open('.git/BISECT_START', 'w')
+";
+    let full = "os.set_blocking(2, False)
+try:
+    while True: os.write(2, b'x' * 4096)
+except BlockingIOError: pass
+";
+    let shut = "socket.socket(fileno=os.dup(2)).shutdown(socket.SHUT_WR)";
+    let start = |ground: &RunGround, script: &str, stderr: OwnedFd| {
+        let mut command = ground.thrufs_run(&[]);
+        command.args([PYTHON, "-c", &format!("{left}{script}")]);
+        command
+            .current_dir(&ground.tree)
+            .stderr(stderr)
+            .spawn()
+            .unwrap()
+    };
+    let (mut out, pipe) = io::pipe().unwrap();
+    let mut child = start(&ground, full, pipe.into());
+    let mut said = Vec::new();
+    out.read_to_end(&mut said).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(String::from_utf8_lossy(&said).contains("tree/.git/BISECT_START"));
+    made(&mut ground, 1, "true");
+    let (_ours, socket) = UnixStream::pair().unwrap();
+    let mut child = start(&ground, shut, socket.into());
+    assert_eq!(child.wait().unwrap().code(), Some(125));
 }
 
 /// Where the environment leads.

@@ -112,6 +112,12 @@ def kill_a_cgroup():
 
 
 @attempt
+def start_in_another_cgroup():
+    """clone3(2), here without arguments."""
+    system(435, None, 0)
+
+
+@attempt
 def mount_the_own_cgroup():
     become_root(NEWCGROUP)
     mount("none", directory(), "cgroup2")

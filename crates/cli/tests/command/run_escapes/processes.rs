@@ -31,6 +31,7 @@ const EXPECTED: &[Expected<'_>] = &[
     ("signal_all", "done", "*"),
     ("signal_the_process_group", "done", "done"),
     ("kill_a_cgroup", "EROFS|EACCES", "*"),
+    ("start_in_another_cgroup", "ENOSYS", "EINVAL"),
     ("mount_the_own_cgroup", "ENOSPC|EINVAL", "*"),
     ("write_to_sys", "none", "*"),
     ("kill_the_target", "S|R", "Z"),
