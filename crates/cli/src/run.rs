@@ -83,8 +83,7 @@ pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
     };
     if arguments.show {
         let home = std::env::var_os("HOME");
-        let real = tree.canonicalize().unwrap_or_else(|_| tree.clone());
-        print(compose(&arguments, &real, home.as_deref())?.1.0);
+        print(compose(&arguments, &tree, home.as_deref())?.1.0);
         return Ok(ExitCode::SUCCESS);
     }
     Ok(match carry_out(arguments, &tree)? {
@@ -184,7 +183,8 @@ fn compose(
     home: Option<&OsStr>,
 ) -> Result<(GitPlaces, (String, Policy)), RuleError> {
     let mut git = match arguments.rules.has_workspace() {
-        true => GitPlaces::find(tree, home),
+        // It is real, but for --show.
+        true => GitPlaces::find(&tree.canonicalize().unwrap_or(tree.into()), home),
         false => GitPlaces::default(),
     };
     let log = arguments.audit.as_deref();
