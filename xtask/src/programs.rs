@@ -47,7 +47,6 @@ const TWICE: &[&str] = &[
     "thrufs-cli/command mounting::",
     "thrufs-cli/command share::",
     "thrufs-cli/command stuck::",
-    "thrufs-cli/command unmounting::",
     "thrufs-client/peers ",
     "thrufs-tests/closing ",
     "thrufs-tests/lifetime ",

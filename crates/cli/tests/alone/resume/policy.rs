@@ -94,7 +94,8 @@ fn next_worker_applies_the_active_policy() {
     wait_for("the reload", || {
         root.open(known.kept, libc::O_RDONLY).is_err()
     });
-    for _ in 0..2 {
+    // Also in a worker that is started later.
+    for _ in 0..3 {
         let opened = root.open(known.kept, libc::O_RDONLY).map(|open| open.fh);
         assert_eq!(opened, Err(Errno::EACCES), "by what is in force");
         let read = root.read(known.kept, kept, 0, 100);
