@@ -1,6 +1,5 @@
 //! Live migration of a front end from one server to another.
 
-use crate::ground;
 use std::io;
 use std::num::NonZeroU16;
 use std::os::unix::net::UnixStream;
@@ -336,37 +335,4 @@ fn a_failed_migration_leaves_the_guest_and_its_lock_wait_at_the_source() {
     assert_eq!(source.handle.metrics().malformed, 0);
     client.unmount();
     assert_eq!(source.end().unwrap(), Served::Disconnected);
-}
-
-#[test]
-fn migrations_between_thrufs_and_virtiofsd_are_refused() {
-    let grounds: Vec<_> = ground::grounds().collect();
-    let [theirs, ours] = grounds.as_slice() else {
-        return;
-    };
-    assert_eq!(
-        (theirs.server.name, ours.server.name),
-        ("virtiofsd", "thrufs")
-    );
-    let config = FrontEndConfig {
-        request_queues: 1,
-        event_index: false,
-        ..FrontEndConfig::default()
-    };
-    let client = Client::mount(FrontEnd::connect(ours.socket(), &config).unwrap()).unwrap();
-    let migrate = |to| client.carrier().migrate_to(to, GuestMemory::Shared);
-    assert!(migrate(theirs.socket()).is_err());
-    client
-        .root()
-        .create(ROOT, b"file", READ_WRITE, 0o644)
-        .unwrap();
-    drop(client);
-    // The other way, with the state that virtiofsd writes.
-    let (_other, theirs) = (ours, ground::grounds().next().unwrap());
-    let (server, stream) = Server::start(sessions(&tree()), 1);
-    let client = Client::mount(FrontEnd::connect(theirs.socket(), &config).unwrap()).unwrap();
-    let moved = client.carrier().migrate_over(stream, GuestMemory::Shared);
-    assert!(moved.is_err(), "{moved:?}");
-    println!("{moved:?}");
-    drop((client, server));
 }
