@@ -3,6 +3,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `config` | which rules the front end follows |
 //! | `wire` | messages of the channel |
 //! | `table` | live mappings by offset; what is refused |
 //! | `shared` | what the thread and users share: counts, announcing mappings to the back end, withheld answers |
@@ -13,10 +14,12 @@
 //! system calls, which fail beyond the end of a file, except for those of [`HeldWindow`].
 
 mod channel;
+mod config;
 mod shared;
 mod table;
 mod wire;
 
+pub use config::{WindowBehaviour, WindowConfig};
 pub use shared::WindowCounts;
 pub use table::WindowMapping;
 
@@ -30,45 +33,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use table::{Live, Table};
 use vhost::vhost_user::Frontend;
-
-/// Which rules a front end follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowBehaviour {
-    /// Those of the specification. A mapping is in force before it is confirmed, for reading unless the message
-    /// says for writing, whatever the descriptor was opened for beyond that. It may reach beyond the end of the
-    /// file. Nothing is announced.
-    AsSpecified,
-    /// Those of QEMU 11.1.
-    ///
-    /// * A mapping is confirmed before it is in force. Then it is announced as memory of the guest: ADD_MEM_REG
-    ///   and REM_MEM_REG with NEED_REPLY, on the main channel.
-    /// * Descriptors opened for reading are refused; all mappings are writable.
-    /// * A mapping beyond the end of the file is refused, also of a partial last page.
-    AsQemu,
-}
-
-/// A front end's window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowConfig {
-    /// The rules.
-    pub behaviour: WindowBehaviour,
-}
-
-impl WindowConfig {
-    /// Follows the specification.
-    #[must_use]
-    pub const fn as_specified() -> WindowConfig {
-        let behaviour = WindowBehaviour::AsSpecified;
-        WindowConfig { behaviour }
-    }
-
-    /// Behaves as QEMU 11.1.
-    #[must_use]
-    pub const fn as_qemu() -> WindowConfig {
-        let behaviour = WindowBehaviour::AsQemu;
-        WindowConfig { behaviour }
-    }
-}
 
 /// Why an access to a window failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

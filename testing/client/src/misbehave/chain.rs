@@ -67,7 +67,10 @@ pub(super) const FAULTS: &[Fault] = &[
     // A table within a table.
     |raw| {
         let inner = raw.scratch(TABLE_AT);
-        raw.table(|chain, _| chain[0] = descriptor(inner, 32, INDIRECT | NEXT))
+        raw.table(|chain, _| {
+            (chain[0].address, chain[0].length) = (inner, 32);
+            chain[0].flags |= INDIRECT;
+        })
     },
     // A table whose length is no multiple of a descriptor's, of length zero, of 4 GiB.
     |raw| raw.table(|_, whole| whole.length -= 5),

@@ -1,7 +1,8 @@
 //! What the window's thread and its users share.
 
+use super::config::{WindowBehaviour, WindowConfig};
 use super::table::{Live, Refusal, Table};
-use super::{WindowBehaviour, WindowConfig, wire};
+use super::wire;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
