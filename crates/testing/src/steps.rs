@@ -19,7 +19,7 @@
 //! | `fill X OFFSET LENGTH BYTE`, `cat X [OFFSET LENGTH]` | OFFSET `end` appends |
 //! | `chmod X MODE`, `chown X UID GID`, `truncate X LENGTH`, `times X ATIME MTIME` | a time is `SECONDS.NANOSECONDS` or `now`; `-` changes nothing |
 //! | `setxattr X NAME VALUE [create]`, `getxattr X NAME`, `rmxattr X NAME` | |
-//! | `state X`, `stat NAME`, `follow NAME`, `readlink NAME`, `list NAME`, `listxattr NAME`, `statfs NAME`, `access NAME rwx` | `stat` is lstat(2), `follow` stat(2) |
+//! | `state X`, `stat NAME`, `readlink NAME`, `list NAME`, `listxattr NAME`, `statfs NAME`, `access NAME rwx` | `stat` is lstat(2) |
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -461,7 +461,6 @@ impl Steps {
             "unlink" => rustix::fs::unlink(path(1))?,
             "rmdir" => rustix::fs::rmdir(path(1))?,
             "stat" => drop(rustix::fs::lstat(path(1))?),
-            "follow" => drop(rustix::fs::stat(path(1))?),
             "readlink" => return Ok(rustix::fs::readlink(path(1), Vec::new())?.into_bytes()),
             "statfs" => drop(rustix::fs::statfs(path(1))?),
             "listxattr" => {

@@ -45,17 +45,6 @@ pub enum DaxError {
     Window(#[from] WindowError),
 }
 
-/// Requests that a [`DaxClient`] has sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DaxCounts {
-    /// SETUPMAPPINGs of ranges that were not set up.
-    pub set_ups: u64,
-    /// SETUPMAPPINGs of ranges that were set up for reading.
-    pub upgrades: u64,
-    /// Ranges in REMOVEMAPPINGs.
-    pub removed: u64,
-}
-
 /// Accesses files through a window. Threads may share it.
 pub struct DaxClient<'a, C: Carrier> {
     caller: Caller<'a, C>,
@@ -79,7 +68,6 @@ struct DaxRange {
 struct Changing {
     free: Vec<u64>,
     reclaim_below: usize,
-    counts: DaxCounts,
 }
 
 impl<'a, C: Carrier> DaxClient<'a, C> {
@@ -94,7 +82,6 @@ impl<'a, C: Carrier> DaxClient<'a, C> {
             changing: Mutex::new(Changing {
                 free: (0..count).rev().collect(),
                 reclaim_below: (count as usize * RECLAIM_BELOW / 100).max(1),
-                counts: DaxCounts::default(),
             }),
             uses: AtomicU64::new(0),
         }
@@ -154,12 +141,6 @@ impl<'a, C: Carrier> DaxClient<'a, C> {
         Ok(())
     }
 
-    /// The requests that were sent.
-    #[must_use]
-    pub fn counts(&self) -> DaxCounts {
-        self.changing().counts
-    }
-
     fn ranges(&self) -> RwLockReadGuard<'_, Ranges> {
         self.ranges.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -194,7 +175,6 @@ impl<'a, C: Carrier> DaxClient<'a, C> {
             if !range.allows(to_write) {
                 self.request(key, range.place, true)?;
                 range.writable.store(true, Ordering::Release);
-                changing.counts.upgrades += 1;
             }
             return Ok(());
         }
@@ -207,7 +187,6 @@ impl<'a, C: Carrier> DaxClient<'a, C> {
             changing.free.push(place);
             return Err(error);
         }
-        changing.counts.set_ups += 1;
         let range = DaxRange {
             place,
             writable: AtomicBool::new(to_write),
@@ -268,7 +247,6 @@ impl<'a, C: Carrier> DaxClient<'a, C> {
             })
             .collect();
         let done = self.caller.remove_mapping(node, &list);
-        changing.counts.removed += places.len() as u64;
         changing.free.extend(places);
         done.map_err(DaxError::Request)
     }
@@ -298,6 +276,3 @@ fn each_range(
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

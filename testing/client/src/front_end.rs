@@ -29,28 +29,18 @@ mod window;
 
 pub use config::FrontEndConfig;
 pub use error::{ConnectError, ExchangeError, QueueError, SubmitError};
-pub use handshake::{Agreed, Step, features};
-pub use migration::{GuestMemory, MigrateError, Migrated};
-pub use queue::{Completion, Data, Parts, Queue, Token};
-pub use ring::{RawDescriptor, UsedElement, descriptor_flags};
+pub use handshake::Agreed;
+pub use migration::{GuestMemory, MigrateError};
+pub use queue::{Completion, Parts, Queue, Token};
+pub use ring::{RawDescriptor, descriptor_flags};
 pub use shared_queue::QueueGuard;
-pub use state::StateError;
-pub use vhost::vhost_user::{Frontend as VhostLink, VhostUserProtocolFeatures as ProtocolFeatures};
-pub use window::{
-    HeldWindow, Refusal, Window, WindowBehaviour, WindowConfig, WindowCounts, WindowError,
-    WindowMapping,
-};
+pub use window::{Window, WindowBehaviour, WindowConfig, WindowError};
 
 pub(crate) use handshake::Watch;
-#[cfg(test)]
-pub(crate) use queue::tests as queue_tests;
-#[cfg(test)]
-pub(crate) use window::tests as window_tests;
 
 use buffers::SlotLayout;
 use handshake::QueuePlace;
 use memory::SharedMemory;
-use queue::QueueFeatures;
 use ring::{DriverRing, DriverRingLayout};
 use shared_queue::SharedQueue;
 use std::os::unix::net::UnixStream;
@@ -62,6 +52,7 @@ use thrufs_abi::Opcode;
 use thrufs_abi::layout::{InHeader, OutHeader};
 use thrufs_testing::Carrier;
 use thrufs_testing::{ReplyLayout, Shape};
+use vhost::vhost_user::Frontend as VhostLink;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 use window::OpenWindow;
 use zerocopy::FromBytes;
@@ -76,8 +67,6 @@ impl FrontEndConfig {
             "there can be 1 to 32768 requests in flight"
         } else if self.data_bytes_max > 1 << 28 {
             "one request can have at most 256 MiB of data"
-        } else if self.segment_bytes == 0 || !self.segment_bytes.is_multiple_of(16) {
-            "the length of segments is no multiple of 16"
         } else {
             return Ok(());
         };
@@ -126,7 +115,7 @@ impl FrontEnd {
 
     /// As [`connect`](Self::connect), over a connected socket.
     pub fn over(stream: UnixStream, config: &FrontEndConfig) -> Result<FrontEnd, ConnectError> {
-        FrontEnd::watched(stream, config, &mut |_| Ok(()))
+        FrontEnd::watched(stream, config, &mut || Ok(()))
     }
 
     /// As [`over`](Self::over), calling `watch` after each step.
@@ -145,7 +134,7 @@ impl FrontEnd {
         let plan = Plan::new(config, &agreed);
         let memory = Arc::new(SharedMemory::new(plan.memory_bytes)?);
         handshake::share_memory(&link, &memory)?;
-        watch(Step::Memory)?;
+        watch()?;
         let mut front_end = FrontEnd {
             connection: Mutex::new(Connection {
                 link,
@@ -168,11 +157,11 @@ impl FrontEnd {
         for (index, &(ring, slots)) in plan.queues.iter().enumerate() {
             let queue = front_end.start(index as u16, ring, (slots, plan.slot_count))?;
             front_end.queues.push(SharedQueue::new(queue));
-            watch(Step::Queue(index as u16))?;
+            watch()?;
         }
         for index in 0..plan.queues.len() as u16 {
             handshake::enable_queue(&mut front_end.link(), &front_end.agreed, index, true)?;
-            watch(Step::Enable(index))?;
+            watch()?;
         }
         if let Some(window) = &mut front_end.window {
             window.start()?;
@@ -200,11 +189,9 @@ impl FrontEnd {
             call: waker.call(),
         };
         handshake::place_queue(&connection.link, &connection.memory, &place)?;
-        let features = QueueFeatures {
-            indirect: self.agreed.indirect(),
-        };
         let memory = Arc::clone(&connection.memory);
-        Ok(Queue::new(memory, ring, slots, features, kick, waker))
+        let indirect = self.agreed.indirect();
+        Ok(Queue::new(memory, ring, slots, indirect, kick, waker))
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -335,7 +322,7 @@ fn open_window(
         window.start()?;
     }
     handshake::give_channel(link, &other)?;
-    watch(Step::Window)?;
+    watch()?;
     Ok(Some(window))
 }
 
@@ -373,7 +360,7 @@ impl Plan {
         let mut queues = Vec::new();
         for _ in 0..=agreed.request_queues {
             let ring = DriverRingLayout::new(end, config.queue_size);
-            let slots = SlotLayout::new(ring.end, config.data_bytes_max, config.segment_bytes);
+            let slots = SlotLayout::new(ring.end, config.data_bytes_max);
             end = slots.end(slot_count);
             queues.push((ring, slots));
         }
@@ -382,31 +369,5 @@ impl Plan {
             slot_count,
             memory_bytes: end,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reply_room_is_split_into_arguments_and_data() {
-        let layout = |arguments, data| ReplyLayout { arguments, data };
-        assert_eq!(within(layout(104, 0), 120), layout(104, 0));
-        assert_eq!(within(layout(104, 0), 20), layout(4, 0));
-        assert_eq!(within(layout(0, 4096), 1016), layout(0, 1000));
-        assert_eq!(within(layout(16, 100), 232), layout(16, 200));
-        assert_eq!(within(layout(16, 100), 0), layout(0, 0));
-    }
-
-    #[test]
-    fn an_invalid_configuration_is_refused_before_the_handshake() {
-        let (own, _other) = UnixStream::pair().unwrap();
-        let config = FrontEndConfig {
-            queue_size: 100,
-            ..FrontEndConfig::default()
-        };
-        let refused = FrontEnd::over(own, &config).err().unwrap();
-        assert!(matches!(refused, ConnectError::Configuration(_)));
     }
 }

@@ -50,23 +50,17 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod dax;
 mod front_end;
+mod relay;
 
 pub mod misbehave;
-pub mod relay;
 pub mod tool;
 
-pub use dax::{
-    DAX_RANGE_BYTES, DaxClient, DaxCounts, DaxError, SETUPMAPPING_READ, SETUPMAPPING_WRITE,
-};
+pub use dax::{DAX_RANGE_BYTES, DaxClient, DaxError, SETUPMAPPING_READ, SETUPMAPPING_WRITE};
 pub use front_end::{
-    Agreed, Completion, ConnectError, Data, ExchangeError, FIRST_REQUEST_QUEUE, FrontEnd,
-    FrontEndConfig, GuestMemory, HIGH_PRIORITY, HeldWindow, MigrateError, Migrated, Parts,
-    ProtocolFeatures, Queue, QueueError, QueueGuard, RawDescriptor, Refusal, StateError, Step,
-    SubmitError, Token, UsedElement, VhostLink, Window, WindowBehaviour, WindowConfig,
-    WindowCounts, WindowError, WindowMapping, descriptor_flags, features,
+    FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, GuestMemory, MigrateError, Window,
+    WindowBehaviour, WindowConfig,
 };
 pub use thrufs_testing::{Caller, Client};

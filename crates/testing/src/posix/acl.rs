@@ -38,10 +38,6 @@ pub(super) const CASES: &[Case] = cases! {
          alice: EPERM setfacl file access u::rwx,u:bob:rwx,g::,m::rwx,o::;
          chown file alice alice; alice: setfacl file access u::rwx,u:bob:rwx,g::,m::rwx,o::;
          bob: open file rw",
-    malformed_list_is_einval [Acl]:
-        "file file x; EINVAL setfacl file access u::rwx,u:alice:rwx,g::rwx,o::;
-         EINVAL setfacl file access half;
-         EACCES setfacl file default u::rwx,u:alice:rwx,g::,m::rwx,o::",
 };
 
 /// The attribute of the `access` or `default` list.

@@ -31,10 +31,6 @@ pub(super) const CASES: &[Case] = cases! {
     refuses_to_shift [NoShiftRange]:
         "open @f file rw,creat,excl; fill @f 0 16384 7;
          EOPNOTSUPP allocate @f 4096 4096 {collapse,insert}; filled @f 0 16384 7",
-    errors:
-        "open @f file rw,creat,excl; EINVAL allocate @f 0 0;
-         EINVAL allocate @f 0 9223372036854775808; EFBIG allocate @f 9223372036854775807 10;
-         EOPNOTSUPP allocate @f 0 10 punch; open @r file r; EBADF allocate @r 0 10; is @f size 0",
     finds_data_and_holes:
         "open @f file rw,creat,excl; fill @f 1048576 4096 7; truncate @f 4194304; fsync @f;
          seekhole @f 0 0; seekdata @f 0 1048576; seekdata @f 1048586 1048586;

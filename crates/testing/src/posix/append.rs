@@ -1,8 +1,6 @@
 //! O_APPEND.
 
 use super::prelude::*;
-use crate::helper;
-use crate::process::Process;
 
 pub(super) const CASES: &[Case] = cases! {
     writes_at_the_end:
@@ -20,16 +18,15 @@ pub(super) const CASES: &[Case] = cases! {
     after_truncate_by_another_descriptor:
         "open @f file rw,creat,append; open @g file w; write @f 0123456789; truncate @g 4;
          write @f X; truncate @g 8; write @f Y; close @{f,g}; is file text 0123X\\x00\\x00\\x00Y",
-    two_descriptors_take_turns,
     can_be_switched_on:
         "file file 12345; open @f file rw; write @f A; setfl @f append; write @f B; close @f;
          is file text A2345B",
     can_be_switched_off [AppendSwitchedOff]:
         "file file 12345; open @f file rw,append; write @f 6; setfl @f rw; pwrite @f 0 A;
          close @f; is file text A23456",
-    offset_after_an_append,
-    large_appends,
-    appends_of_two_processes_are_whole,
+    large_appends:
+        "open @f file w,creat,append; fill @f end 1300007 1; fill @f end 1300007 2;
+         filled file 0 1300007 1; filled file 1300007 1300007 2",
     append_with_truncating_open:
         "file file old content; open @f file w,append,trunc; write @f one;
          open @g file w,append,trunc; write @g two; write @f three; close @{f,g};
@@ -59,62 +56,6 @@ fn mixed_with_writes_at_offsets(env: &Env) {
     }
     drop((plain, end));
     assert!(env.read("file") == model);
-    env.agree("file");
-}
-
-fn two_descriptors_take_turns(env: &Env) {
-    let (mut a, mut b) = (append(env, "file"), append(env, "file"));
-    let mut expected = Vec::new();
-    for round in 0..100 {
-        let text = format!("{round},");
-        if round % 2 == 0 { &mut a } else { &mut b }
-            .write_all(text.as_bytes())
-            .unwrap();
-        expected.extend_from_slice(text.as_bytes());
-    }
-    drop((a, b));
-    assert!(env.read("file") == expected);
-    env.agree("file");
-}
-
-fn offset_after_an_append(env: &Env) {
-    env.file("file", "12345");
-    let mut file = append(env, "file");
-    file.write_all(b"678").unwrap();
-    assert_eq!(file.stream_position().unwrap(), 8);
-}
-
-fn large_appends(env: &Env) {
-    let mut file = append(env, "file");
-    let mut expected = Vec::new();
-    for byte in 0..6u8 {
-        // Never a multiple of a page, and more than one request.
-        let chunk = vec![byte + 1; 1_300_007];
-        file.write_all(&chunk).unwrap();
-        expected.extend_from_slice(&chunk);
-    }
-    drop(file);
-    assert!(env.read("file") == expected);
-    env.agree("file");
-}
-
-fn appends_of_two_processes_are_whole(env: &Env) {
-    let path = env.file("file", "");
-    let path = path.to_str().unwrap();
-    let workers: Vec<Process> = ["aaaaaaaaaa", "bbbbbbbbbbbbbbbbb", "c"]
-        .iter()
-        .map(|text| helper::start(&["append", path, text, "300"]))
-        .collect();
-    workers.into_iter().for_each(Process::finish);
-    let content = String::from_utf8(env.read("file")).unwrap();
-    for text in ["aaaaaaaaaa", "bbbbbbbbbbbbbbbbb", "c"] {
-        assert_eq!(
-            content.lines().filter(|line| *line == text).count(),
-            300,
-            "lines of {text}"
-        );
-    }
-    assert_eq!(content.lines().count(), 900);
     env.agree("file");
 }
 

@@ -9,13 +9,10 @@ use super::prelude::*;
 pub(super) const CASES: &[Case] = cases! {
     threads_create_in_one_directory,
     one_wins_an_exclusive_creation,
-    one_wins_mkdir,
-    one_wins_unlink,
     renames_never_leave_the_name_missing,
     writes_to_separate_ranges,
     appends_do_not_overwrite,
     create_and_remove_the_same_names,
-    renames_across_directories,
 };
 
 const THREADS: usize = 4;
@@ -54,43 +51,17 @@ fn threads_create_in_one_directory(env: &Env) {
     }
 }
 
-/// Each thread makes an exclusive attempt `rounds` times: exactly one must succeed.
-fn one_wins(rounds: usize, errno: Errno, attempt: impl Fn(usize) -> rustix::io::Result<()> + Sync) {
-    for round in 0..rounds {
+fn one_wins_an_exclusive_creation(env: &Env) {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+    for round in 0..50 {
         let wins = AtomicUsize::new(0);
-        together(|_| match attempt(round) {
-            Ok(()) => {
-                wins.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(error) => assert_eq!(error, errno),
+        together(|_| match env.try_open(format!("{round}"), flags) {
+            Ok(_) => drop(wins.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => assert_eq!(error, Errno::EXIST),
         });
         assert_eq!(wins.load(Ordering::Relaxed), 1, "round {round}");
     }
-}
-
-fn one_wins_an_exclusive_creation(env: &Env) {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
-    one_wins(50, Errno::EXIST, |round| {
-        env.try_open(format!("{round}"), flags).map(drop)
-    });
     assert_eq!(env.names("").len(), 50);
-}
-
-fn one_wins_mkdir(env: &Env) {
-    one_wins(50, Errno::EXIST, |round| {
-        mkdir(&env.path(format!("{round}")), 0o755)
-    });
-    assert_eq!(env.names("").len(), 50);
-}
-
-fn one_wins_unlink(env: &Env) {
-    for round in 0..50 {
-        env.file(format!("{round}"), "");
-    }
-    one_wins(50, Errno::NOENT, |round| {
-        rustix::fs::unlink(env.path(format!("{round}")))
-    });
-    assert!(env.names("").is_empty());
 }
 
 fn renames_never_leave_the_name_missing(env: &Env) {
@@ -177,33 +148,4 @@ fn create_and_remove_the_same_names(env: &Env) {
     });
     assert!(env.names("dir").is_empty());
     assert_eq!(fs::read_dir(env.beneath("dir")).unwrap().count(), 0);
-}
-
-fn renames_across_directories(env: &Env) {
-    for dir in ["a", "b"] {
-        env.dir(dir);
-    }
-    for thread in 0..THREADS {
-        env.file(format!("a/{thread}"), format!("{thread}"));
-    }
-    together(|thread| {
-        for round in 0..101 {
-            let (from, to) = if round % 2 == 0 {
-                ("a", "b")
-            } else {
-                ("b", "a")
-            };
-            let (from, to) = (format!("{from}/{thread}"), format!("{to}/{thread}"));
-            rustix::fs::rename(env.path(from), env.path(to)).unwrap();
-        }
-    });
-    assert!(env.names("a").is_empty());
-    assert_eq!(env.names("b").len(), THREADS);
-    for thread in 0..THREADS {
-        assert_eq!(
-            env.read(format!("b/{thread}")),
-            format!("{thread}").into_bytes()
-        );
-        env.agree(format!("b/{thread}"));
-    }
 }

@@ -7,7 +7,6 @@ use rustix::fs::Dir;
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
-    empty_has_two_names,
     types_and_inodes,
     five_thousand_entries,
     seek_to_a_known_place,
@@ -15,10 +14,7 @@ pub(super) const CASES: &[Case] = cases! {
     removal_while_reading,
     creation_while_reading_loses_nothing,
     two_readers_do_not_disturb_each_other,
-    of_a_file_is_enotdir,
     of_a_removed_directory_is_empty,
-    long_and_odd_names,
-    dot_dot_is_the_parent,
 };
 
 fn entries(dir: &File) -> Vec<(Vec<u8>, FileType, u64, i64)> {
@@ -36,16 +32,6 @@ fn open_dir(env: &Env, name: &str) -> File {
     env.open(name, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-fn empty_has_two_names(env: &Env) {
-    env.dir("dir");
-    let mut names: Vec<_> = entries(&open_dir(env, "dir"))
-        .into_iter()
-        .map(|entry| entry.0)
-        .collect();
-    names.sort();
-    assert_eq!(names, [b".".to_vec(), b"..".to_vec()]);
-}
-
 fn types_and_inodes(env: &Env) {
     env.dir("dir");
     env.file("dir/file", "");
@@ -53,6 +39,8 @@ fn types_and_inodes(env: &Env) {
     rustix::fs::symlink("file", env.path("dir/link")).unwrap();
     rustix::fs::mkfifoat(CWD, env.path("dir/fifo"), Mode::RWXU).unwrap();
     let expected = BTreeMap::from([
+        (".", FileType::Directory),
+        ("..", FileType::Directory),
         ("file", FileType::RegularFile),
         ("sub", FileType::Directory),
         ("link", FileType::Symlink),
@@ -182,16 +170,6 @@ fn two_readers_do_not_disturb_each_other(env: &Env) {
     assert_eq!(seen, 500);
 }
 
-fn of_a_file_is_enotdir(env: &Env) {
-    env.file("file", "");
-    fails(fs::read_dir(env.path("file")), Errno::NOTDIR);
-    fails(fs::read_dir(env.path("missing")), Errno::NOENT);
-    let dir = open_dir(env, "");
-    let mut buffer = [0; 16];
-    fails((&dir).read(&mut buffer), Errno::ISDIR);
-    fails(env.try_open("", OFlags::WRONLY), Errno::ISDIR);
-}
-
 fn of_a_removed_directory_is_empty(env: &Env) {
     env.dir("dir");
     let dir = open_dir(env, "dir");
@@ -203,38 +181,4 @@ fn of_a_removed_directory_is_empty(env: &Env) {
         }
     }
     assert_eq!(dir.metadata().unwrap().nlink(), 0);
-}
-
-fn long_and_odd_names(env: &Env) {
-    use std::os::unix::ffi::OsStringExt;
-    env.dir("dir");
-    let names = [
-        vec![b'n'; 255],
-        vec![0xff, 0xfe, b'\n', b' ', 0x80],
-        b"...".to_vec(),
-        b"\\\"'*?".to_vec(),
-        "größe".as_bytes().to_vec(),
-    ];
-    for name in &names {
-        env.file(
-            Path::new("dir").join(std::ffi::OsString::from_vec(name.clone())),
-            "",
-        );
-    }
-    let found: BTreeSet<_> = env
-        .names("dir")
-        .into_iter()
-        .map(OsStringExt::into_vec)
-        .collect();
-    assert!(found == names.into_iter().collect());
-}
-
-fn dot_dot_is_the_parent(env: &Env) {
-    env.dir("dir");
-    env.dir("dir/sub");
-    let found = entries(&open_dir(env, "dir/sub"));
-    let ino = |name: &[u8]| found.iter().find(|entry| entry.0 == name).unwrap().2;
-    assert_eq!(ino(b"."), env.stat("dir/sub").st_ino);
-    assert_eq!(ino(b".."), env.stat("dir").st_ino);
-    assert_eq!(env.stat("dir/sub/..").st_ino, env.stat("dir").st_ino);
 }

@@ -255,7 +255,7 @@ pub fn open(path: &Path, flags: OFlags) -> rustix::io::Result<File> {
 }
 
 /// Opens a path; created files get `mode`.
-pub fn open_mode(path: &Path, flags: OFlags, mode: u32) -> rustix::io::Result<File> {
+fn open_mode(path: &Path, flags: OFlags, mode: u32) -> rustix::io::Result<File> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode)).map(File::from)
 }
 

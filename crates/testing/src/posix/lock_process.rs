@@ -37,9 +37,6 @@ pub(super) const CASES: &[Case] = cases! {
     waiter_gets_it_on_release,
     wait_ends_with_a_signal,
     gone_when_the_holder_dies,
-    needs_the_right_open_mode:
-        "file file; open @r file r; EBADF lock @r process write; lock @r process read;
-         open @w file w; EBADF lock @w process read",
     waiting_in_a_circle_is_refused,
     seen_beneath [SharedRanges],
 };

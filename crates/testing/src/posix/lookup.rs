@@ -14,14 +14,6 @@ pub(super) const CASES: &[Case] = cases! {
     name_that_then_is_gone:
         "file {file,moved}; dir dir; stat {file,dir,moved}; unlink file; rmdir dir;
          rename moved elsewhere; absent {file,dir,moved}",
-    file_as_directory_is_enotdir:
-        "file file; ENOTDIR {stat,dir,unlink,rmdir} file/below; ENOTDIR open file/below r;
-         ENOTDIR open file/below w,creat; ENOTDIR symlink target file/below;
-         ENOTDIR rename file/below other; ENOTDIR open file r,directory; ENOTDIR list file",
-    dot_and_dot_dot: "dir {dir,dir/inner}; is {dir/.,dir/inner/..,dir/inner/../inner/../.} ino dir",
-    dot_dot_across_rename:
-        "dir {a,b,a/child}; open @c a/child r,directory; is @c/.. ino a; rename a/child b/child;
-         is @c/.. ino b",
     inode_numbers_are_stable:
         "dir dir; note dir; file file 1; file file changed content; rename file dir/name;
          file dir/other; same dir ino; note dir/name; chmod dir/name 600;
@@ -32,16 +24,6 @@ pub(super) const CASES: &[Case] = cases! {
     open_directory_outlives_its_rename:
         "dir before; open @d before r,directory; rename before after; open @f @d/file rw,creat;
          write @f still here; close @f; is after/file text still here",
-    relative_to_a_directory_descriptor:
-        "dir dir; open @d dir r,directory; dir @d/sub; symlink sub @d/link;
-         is dir names link sub; rename @d/sub @d/renamed; unlink @d/link; rmdir @d/renamed;
-         is dir names",
-    o_path_descriptor:
-        "file file content; open @p file path; is @p size 7; EBADF read @p text;
-         EBADF chmod @p 700; open @f @p r; read @f content",
-    type_bits:
-        "file file; dir dir; symlink x link; fifo fifo;
-         is {file,dir,link,fifo} type {file,dir,link,fifo}",
 };
 
 fn inode_numbers_differ_between_files(env: &Env) {

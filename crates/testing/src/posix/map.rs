@@ -22,10 +22,6 @@ pub(super) const CASES: &[Case] = cases! {
     private_stores_stay_private:
         "file file; fill file 0 10000 1; open @f file r; map @m @f 10000 private;
          store @m 100 mine; load @m 100 mine; close @m; filled file 0 10000 1",
-    two_maps_share [SharedMaps]:
-        "file file; fill file 0 10000 1; open @f file rw; open @g file rw; map @m @f 8192 shared;
-         map @n @g 8192 shared; store @m 10 from first; load @n 10 from first;
-         store @n 5000 from second; load @m 5000 from second",
     outlives_its_descriptor_and_name [SharedMaps]:
         "file file; fill file 0 10000 1; open @f file rw; pwrite @f 0 abcd;
          map @m @f 8192 shared; close @f; unlink file; store @m 0 x; load @m 0 xbcd; msync @m;
@@ -34,10 +30,6 @@ pub(super) const CASES: &[Case] = cases! {
     grows_with_the_file [SharedMaps]:
         "file file; fill file 0 4096 97; open @f file rw; map @m @f 8192 shared; load @m 0 a;
          truncate @f 8192; store @m 6000 beyond; pread @f 6000 beyond",
-    needs_the_right_open_mode:
-        "file file; fill file 0 4096 1; open @r file r; EACCES map @m @r 4096 shared;
-         open @w file w; EACCES map @m @w 4096 read; open @d . r,directory;
-         ENODEV map @m @d 4096 read",
     many_pages [SharedMaps],
     what_was_stored_beneath_is_read_after_an_open [CloseToOpen, HostMaps],
     follows_a_truncating_open [SharedMaps]:

@@ -9,7 +9,6 @@
 mod env;
 mod prelude;
 
-mod access;
 mod acl;
 mod allocate;
 mod append;
@@ -120,7 +119,6 @@ pub fn all() -> Vec<Case> {
         attributes::CASES,
         killpriv::CASES,
         permission::CASES,
-        access::CASES,
         xattr::CASES,
         acl::CASES,
         statistics::CASES,

@@ -9,18 +9,10 @@ pub(super) const CASES: &[Case] = cases! {
     name_of_255_bytes,
     name_of_256_bytes_is_too_long_for_every_call,
     every_byte_but_slash_and_nul,
-    invalid_utf8,
-    newline_and_control_characters,
     leading_dots_are_ordinary:
         "file {.hidden,...,..x,.x.,x..} dots; is . names ... ..x .hidden .x. x..",
     names_are_case_sensitive:
         "file Name upper; file name lower; is Name text upper; is name text lower",
-    path_longer_than_path_max,
-    empty_path_is_enoent,
-    trailing_slash_needs_a_directory:
-        "file file; dir dir; ENOTDIR follow file/; follow dir/; ENOTDIR unlink file/;
-         EISDIR open new/ w,creat; dir made/; stat made; ENOTDIR rename file renamed/;
-         rename made/ moved/; stat moved",
     deep_path,
 };
 
@@ -75,42 +67,6 @@ fn every_byte_but_slash_and_nul(env: &Env) {
         assert_eq!(env.read(&name), [*byte]);
         assert!(env.beneath(&name).exists());
     }
-}
-
-fn invalid_utf8(env: &Env) {
-    let name = OsStr::from_bytes(b"\xff\xfe\xc3\x28 \x80");
-    env.dir(name);
-    env.file(Path::new(name).join(name), "inner");
-    assert_eq!(env.names(name), [name]);
-    env.agree(Path::new(name).join(name));
-}
-
-fn newline_and_control_characters(env: &Env) {
-    for name in ["a\nb", "\t", "\x1b[0m", " ", "\\", "*", "\"'"] {
-        env.file(name, name);
-        assert_eq!(env.read(name), name.as_bytes());
-        env.agree(name);
-    }
-    assert_eq!(env.names("").len(), 7);
-}
-
-fn path_longer_than_path_max(env: &Env) {
-    let long = env.path("d/".repeat(2100));
-    fails(rustix::fs::lstat(&long), Errno::NAMETOOLONG);
-}
-
-fn empty_path_is_enoent(env: &Env) {
-    fails(rustix::fs::stat(""), Errno::NOENT);
-    let dir = env.open("", OFlags::RDONLY | OFlags::DIRECTORY);
-    fails(rustix::fs::statat(&dir, "", AtFlags::empty()), Errno::NOENT);
-    fails(rustix::fs::mkdirat(&dir, "", Mode::RWXU), Errno::NOENT);
-    fails(
-        rustix::fs::unlinkat(&dir, "", AtFlags::empty()),
-        Errno::NOENT,
-    );
-    // With AT_EMPTY_PATH.
-    let stat = rustix::fs::statat(&dir, "", AtFlags::EMPTY_PATH).unwrap();
-    assert_eq!(stat.st_ino, env.stat("").st_ino);
 }
 
 fn deep_path(env: &Env) {

@@ -5,9 +5,6 @@ use crate::helper;
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
-    read_only_refuses_writes:
-        "file file content; open @f file r; EBADF write @f x; EINVAL truncate @f 0;
-         is file text content",
     write_only_refuses_reads:
         "file file content; open @f file w; EBADF read @f text; pwrite @f 3 TEN; close @f;
          is file text conTENt",
@@ -16,43 +13,21 @@ pub(super) const CASES: &[Case] = cases! {
          pwrite @f 0 new; close @f; is file text new",
     truncate_of_a_new_file:
         "open file rw,creat,trunc; file file content; open file rw,creat,trunc; is file size 0",
-    truncate_needs_write_permission:
-        "file file kept; alice: EACCES open file r,trunc; alice: EACCES open file w,trunc;
-         alice: EACCES open file w,creat,trunc; is file text kept",
-    access_mode_and_flags_can_be_read_back,
     cloexec_and_nonblock_are_harmless:
         "open @f file rw,creat,nonblock,noctty; write @f ok; is file text ok",
     noatime_is_for_the_owner: "file file x; open file r,noatime; alice: EPERM open file r,noatime",
     direct_reads_and_writes,
     direct_sees_what_was_cached,
-    every_open_has_its_own_offset:
-        "file file 0123456789; open @{a,b} file r; read @{a,b} 0123; read @a 4567",
-    duplicate_shares_the_offset:
-        "file file 0123456789; open @a file r; dup @b @a; read @a 0123; read @b 4567; close @a;
-         seek @b 1; read @b 1234",
     reopen_by_proc:
         "open @f file rw,creat,excl; write @f content; rename file moved; open @g @f r;
          read @g content",
-    many_descriptors_of_one_file,
     running_program_is_etxtbsy,
-    openat2_beneath,
-    close_does_not_lose_data,
     truncates_what_others_have_open:
         "open @f file rw,creat; fill @f 0 9000 7; seek @f 9000; open @g file rw;
          open file rw,creat,trunc; is file size 0; pread @g 0; write @f beyond;
          is file size 9006; filled file 0 9000 0; open file r,trunc; is file size 0;
          truncate @g 123; is file size 123; is @f size 123",
 };
-
-fn access_mode_and_flags_can_be_read_back(env: &Env) {
-    env.file("file", "");
-    for mode in [OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR] {
-        let file = env.open("file", mode | OFlags::APPEND | OFlags::NONBLOCK);
-        let flags = rustix::fs::fcntl_getfl(&file).unwrap();
-        assert_eq!(flags & OFlags::ACCMODE, mode);
-        assert!(flags.contains(OFlags::APPEND | OFlags::NONBLOCK));
-    }
-}
 
 const BLOCK: usize = 4096;
 
@@ -104,15 +79,6 @@ fn direct_sees_what_was_cached(env: &Env) {
     env.agree("file");
 }
 
-fn many_descriptors_of_one_file(env: &Env) {
-    env.file("file", "shared");
-    let files: Vec<File> = (0..200).map(|_| env.open("file", OFlags::RDWR)).collect();
-    files[199].write_all_at(b"S", 0).unwrap();
-    let mut buffer = [0; 6];
-    files[0].read_exact_at(&mut buffer, 0).unwrap();
-    assert_eq!(&buffer, b"Shared");
-}
-
 fn running_program_is_etxtbsy(env: &Env) {
     let program = env.path("program");
     fs::copy(helper::program(), &program).unwrap();
@@ -162,41 +128,4 @@ fn started(program: &Path, file: &Path) -> std::process::Child {
         }
     }
     panic!("{} stays open for writing", program.display());
-}
-
-fn openat2_beneath(env: &Env) {
-    use rustix::fs::ResolveFlags;
-    env.dir("dir");
-    env.file("dir/file", "in");
-    env.file("outer", "out");
-    rustix::fs::symlink("../outer", env.path("dir/link")).unwrap();
-    let dir = env.open("dir", OFlags::RDONLY | OFlags::DIRECTORY);
-    let open = |name: &str, resolve| {
-        rustix::fs::openat2(
-            &dir,
-            name,
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        )
-    };
-    open("file", ResolveFlags::BENEATH).unwrap();
-    fails(open("link", ResolveFlags::BENEATH), Errno::XDEV);
-    fails(open("../outer", ResolveFlags::BENEATH), Errno::XDEV);
-    fails(open("link", ResolveFlags::NO_SYMLINKS), Errno::LOOP);
-    open("link", ResolveFlags::empty()).unwrap();
-}
-
-fn close_does_not_lose_data(env: &Env) {
-    for round in 0..50 {
-        let name = format!("f{round}");
-        let mut file = env.create(&name);
-        file.write_all(&vec![round; 3000]).unwrap();
-        drop(file);
-        assert_eq!(
-            fs::read(env.beneath(&name)).unwrap(),
-            vec![round; 3000],
-            "after close"
-        );
-    }
 }

@@ -26,24 +26,19 @@ pub(super) const CASES: &[Case] = cases! {
         "open @f file rw,creat,excl; pwrite @f 8796093022331 far; filled @f 8796093022328 3 0;
          pread @f 8796093022331 far; close @f; is {file,^file} size 8796093022334;
          truncate file 1",
-    beyond_the_largest_offset,
-    vectors,
-    zero_length_write: "open @f file rw,creat,excl; pwrite @f 5000; is @f size 0",
-    many_small_writes,
-    one_large_write,
+    one_large_write:
+        "pattern file 9000001; filled file 0 9000001 pattern 0",
     large_reads_at_odd_places,
     large_reads_of_a_file_that_shrinks,
-    random_writes_match_a_model,
-    second_descriptor_sees_at_once,
+    second_descriptor_sees_at_once:
+        "open @f file rw,creat,excl; open @g file r; pwrite @f 0 first; pread @g 0 first;
+         is @g size 5; pwrite @f 3 second; pread @g 0 firsecond; is @g size 9",
     written_data_is_beneath_after_close:
         "open @f file rw,creat,excl; fill @f 0 70000 3; close @f; is ^file size 70000;
          filled ^file 0 70000 3",
-    write_through_is_beneath_at_once [WriteThrough],
-    file_offset_of_seek,
-    seek_errors,
-    read_into_many_buffers_of_one_page,
-    readahead_hint,
-    write_after_reopen,
+    write_through_is_beneath_at_once [WriteThrough]:
+        "open @f file rw,creat,excl; fill @f end 1000 1; is ^file size 1000; fill @f end 1000 2;
+         is ^file size 2000; filled ^file 1000 1000 2",
     poll_is_always_ready,
 };
 
@@ -135,181 +130,6 @@ fn every_odd_size(env: &Env) {
         assert!(env.read(&name) == content, "{size} bytes");
         env.agree(&name);
     }
-}
-
-fn beyond_the_largest_offset(env: &Env) {
-    let file = env.create("file");
-    fails(rustix::io::pwrite(&file, b"x", u64::MAX), Errno::INVAL);
-    let result = rustix::io::pwrite(&file, b"xy", i64::MAX as u64);
-    assert!(
-        matches!(result, Err(Errno::FBIG | Errno::INVAL)),
-        "nothing can be written at the end of offsets: {result:?}"
-    );
-    assert_eq!(file.metadata().unwrap().len(), 0);
-}
-
-fn vectors(env: &Env) {
-    use std::io::{IoSlice, IoSliceMut};
-    let mut file = env.create("file");
-    let parts = [
-        IoSlice::new(b"one "),
-        IoSlice::new(b""),
-        IoSlice::new(b"two "),
-        IoSlice::new(b"3"),
-    ];
-    assert_eq!(file.write_vectored(&parts).unwrap(), 9);
-    let (mut a, mut b) = ([0; 3], [0; 100]);
-    file.seek(SeekFrom::Start(1)).unwrap();
-    let read = file
-        .read_vectored(&mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)])
-        .unwrap();
-    assert_eq!(read, 8);
-    assert_eq!((&a, &b[..5]), (b"ne ", &b"two 3"[..]));
-    drop(file);
-    env.agree("file");
-}
-
-fn many_small_writes(env: &Env) {
-    let mut file = env.create("file");
-    let mut expected = Vec::new();
-    for number in 0..5000u32 {
-        let text = format!("{number};");
-        file.write_all(text.as_bytes()).unwrap();
-        expected.extend_from_slice(text.as_bytes());
-    }
-    drop(file);
-    assert!(env.read("file") == expected);
-    env.agree("file");
-}
-
-fn one_large_write(env: &Env) {
-    let content: Vec<u8> = (0..9_000_001u32)
-        .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect();
-    let mut file = env.create("file");
-    file.write_all(&content).unwrap();
-    drop(file);
-    assert!(env.read("file") == content);
-    env.agree("file");
-}
-
-fn random_writes_match_a_model(env: &Env) {
-    let file = env.create("file");
-    let mut model: Vec<u8> = Vec::new();
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
-    for round in 0..400 {
-        let (at, len) = (random(200_000), 1 + random(9000));
-        match random(8) {
-            0 => {
-                file.set_len(at as u64).unwrap();
-                model.resize(at, 0);
-            }
-            1 | 2 => {
-                let mut buffer = vec![0; len];
-                let read = file.read_at(&mut buffer, at as u64).unwrap();
-                let end = model.len().min(at + len);
-                assert!(buffer[..read] == model[at.min(end)..end], "round {round}");
-            }
-            _ => {
-                let bytes = vec![round as u8; len];
-                file.write_all_at(&bytes, at as u64).unwrap();
-                model.resize(model.len().max(at + len), 0);
-                model[at..at + len].copy_from_slice(&bytes);
-            }
-        }
-        assert_eq!(
-            file.metadata().unwrap().len(),
-            model.len() as u64,
-            "round {round}"
-        );
-    }
-    drop(file);
-    assert!(env.read("file") == model);
-    env.agree("file");
-}
-
-fn second_descriptor_sees_at_once(env: &Env) {
-    let writer = env.create("file");
-    let reader = env.open("file", OFlags::RDONLY);
-    for round in 0..100u8 {
-        writer
-            .write_all_at(&[round; 10], u64::from(round) * 7)
-            .unwrap();
-        let mut buffer = [0; 10];
-        reader
-            .read_exact_at(&mut buffer, u64::from(round) * 7)
-            .unwrap();
-        assert_eq!(buffer, [round; 10]);
-        let len = reader.metadata().unwrap().len();
-        assert_eq!(len, u64::from(round) * 7 + 10);
-    }
-}
-
-fn write_through_is_beneath_at_once(env: &Env) {
-    let mut file = env.create("file");
-    for round in 0..20u8 {
-        file.write_all(&[round; 1000]).unwrap();
-        let below = fs::read(env.beneath("file")).unwrap();
-        assert_eq!(below.len(), (usize::from(round) + 1) * 1000);
-        assert_eq!(below.last(), Some(&round));
-    }
-}
-
-fn file_offset_of_seek(env: &Env) {
-    env.file("file", "0123456789");
-    let mut file = env.open("file", OFlags::RDWR);
-    assert_eq!(file.seek(SeekFrom::End(-3)).unwrap(), 7);
-    assert_eq!(file.seek(SeekFrom::Current(1)).unwrap(), 8);
-    let mut buffer = [0; 2];
-    file.read_exact(&mut buffer).unwrap();
-    assert_eq!(&buffer, b"89");
-    assert_eq!(file.seek(SeekFrom::Start(100)).unwrap(), 100);
-    assert_eq!(env.stat("file").st_size, 10);
-    file.write_all_at(b"X", 20).unwrap();
-    assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 21);
-}
-
-fn seek_errors(env: &Env) {
-    env.file("file", "0123456789");
-    let mut file = env.open("file", OFlags::RDWR);
-    fails(file.seek(SeekFrom::Current(-1)), Errno::INVAL);
-    fails(file.seek(SeekFrom::End(-11)), Errno::INVAL);
-    assert_eq!(file.stream_position().unwrap(), 0);
-}
-
-fn read_into_many_buffers_of_one_page(env: &Env) {
-    let content: Vec<u8> = (0..600_000u32).map(|at| (at / 4096) as u8).collect();
-    env.file("file", &content);
-    let file = env.open("file", OFlags::RDONLY);
-    // Backwards: nothing to read ahead.
-    for page in (0..content.len() / 4096).rev() {
-        let mut buffer = [0; 4096];
-        file.read_exact_at(&mut buffer, page as u64 * 4096).unwrap();
-        assert!(buffer.iter().all(|byte| *byte == page as u8), "page {page}");
-    }
-}
-
-fn readahead_hint(env: &Env) {
-    env.file("file", vec![1; 300_000]);
-    let file = env.open("file", OFlags::RDONLY);
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed).unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    assert!(env.read("file") == vec![1; 300_000]);
-}
-
-fn write_after_reopen(env: &Env) {
-    for round in 0..30u8 {
-        let file = env.open("file", OFlags::RDWR | OFlags::CREATE);
-        file.write_all_at(&[round + 1], u64::from(round)).unwrap();
-    }
-    assert_eq!(env.read("file"), (1..=30).collect::<Vec<u8>>());
-    env.agree("file");
 }
 
 fn poll_is_always_ready(env: &Env) {

@@ -17,19 +17,10 @@ pub(super) const CASES: &[Case] = cases! {
     exchange_between_directories:
         "dir {x,y,x/sub,y/sub}; file {x,y}/sub/file {x,y}; rename2 exchange x/sub y/sub;
          is x/sub/file text y; is y/sub/file text x; is x/sub/.. ino x",
-    exchange_with_a_missing_name_is_enoent:
-        "file a kept; ENOENT rename2 exchange a missing; ENOENT rename2 exchange missing a;
-         stat a",
-    exchange_with_an_own_parent_is_einval:
-        "dir {dir,dir/sub}; EINVAL rename2 exchange dir dir/sub;
-         EINVAL rename2 exchange dir/sub dir; stat dir/sub",
     exchange_keeps_open_files:
         "file {a,b} was {a,b}; open @a a rw,append; rename2 exchange a b; write @a , still;
          close @a; is b text was a, still; is a text was b",
     whiteout_leaves_a_whiteout [NotOverlay]:
         "file from content; rename2 whiteout from to; is to text content;
          is from type char rdev 0 0",
-    unknown_and_contradictory_flags_are_einval:
-        "file {a,b} {a,b}; EINVAL rename2 noreplace,exchange a b; EINVAL rename2 128 a b;
-         is {a,b} text {a,b}",
 };

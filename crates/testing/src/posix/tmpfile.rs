@@ -18,27 +18,4 @@ pub(super) const CASES: &[Case] = cases! {
     owner_mode_and_umask:
         "shared dir; umask 77; alice: open @f dir rw,tmpfile 666;
          is @f owner alice alice mode 600",
-    needs_write_access: "EINVAL open . r,tmpfile; dir closed; alice: EACCES open closed rw,tmpfile",
-    needs_a_directory: "file file; ENOTDIR open file rw,tmpfile; ENOENT open missing rw,tmpfile",
-    many_at_once,
 };
-
-fn tmpfile(env: &Env, dir: &str, more: OFlags) -> rustix::io::Result<File> {
-    open_mode(&env.path(dir), OFlags::RDWR | OFlags::TMPFILE | more, 0o640)
-}
-
-fn many_at_once(env: &Env) {
-    let files: Vec<File> = (0..50u8)
-        .map(|byte| {
-            let mut file = tmpfile(env, "", OFlags::empty()).unwrap();
-            file.write_all(&[byte; 100]).unwrap();
-            file
-        })
-        .collect();
-    for (file, byte) in files.iter().zip(0u8..) {
-        let mut buffer = [0; 100];
-        file.read_exact_at(&mut buffer, 0).unwrap();
-        assert_eq!(buffer, [byte; 100]);
-    }
-    assert!(env.names("").is_empty());
-}

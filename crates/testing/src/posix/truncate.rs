@@ -6,11 +6,9 @@ pub(super) const CASES: &[Case] = cases! {
     shrinks_by_descriptor:
         "file file 0123456789; open @f file rw; truncate @f 4; is @f size 4; close @f;
          is file text 0123",
-    shrinks_by_path: "file file 0123456789; truncate file 3; is file size 3 text 012",
     grows_with_zeros:
         "file file abc; truncate file 10000; is file size 10000; filled file 3 9997 0;
          truncate file 3; is file text abc",
-    to_the_same_size: "file file abc; truncate file 3; is file text abc",
     shrink_then_grow_shows_zeros:
         "file file; fill file 0 20000 120; open @f file rw; filled @f 0 20000 120;
          truncate @f 5000; truncate file 20000; filled @f 0 5000 120; filled @f 5000 15000 0",
@@ -33,17 +31,10 @@ pub(super) const CASES: &[Case] = cases! {
     far_beyond:
         "file file x; truncate file 4398046511104; is {file,^file} size 4398046511104;
          truncate file 1",
-    errors:
-        "file file kept; EINVAL truncate file -1; ENOENT truncate missing 0;
-         ENOTDIR truncate file/below 0; fifo fifo; EINVAL truncate fifo 0; is file text kept",
-    needs_write_permission_by_path:
-        "file file kept; alice: EACCES truncate file 0; chmod file 646; alice: truncate file 2;
-         is file text ke",
     open_descriptor_keeps_its_right:
         "file file 0123456789; chmod file 666; alice: open @f file rw; chmod file 600;
          alice: truncate @f 5; alice: pwrite @f 0 X; alice: EACCES open file r; close @f;
          is file text X1234",
-    of_a_directory_is_eisdir: "dir dir; EISDIR truncate dir 0",
     read_only_mode_for_root:
         "file file 0123456789; chmod file 0; truncate file 5; is file text 01234",
 };

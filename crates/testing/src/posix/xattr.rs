@@ -1,11 +1,8 @@
 //! Extended attributes.
 
-use std::collections::BTreeMap;
-
 use rustix::fs::XattrFlags;
 
 use super::prelude::*;
-use crate::xattrs;
 
 pub(super) const CASES: &[Case] = cases! {
     set_get_list_remove:
@@ -59,24 +56,12 @@ fn get(path: &Path, name: &str) -> rustix::io::Result<Vec<u8>> {
     Ok(value)
 }
 
-#[track_caller]
-fn same_beneath(env: &Env, name: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let user = |path: &Path| {
-        let mut found = xattrs(path).unwrap();
-        found.retain(|name, _| name.starts_with(b"user."));
-        found
-    };
-    let found = user(&env.path(name));
-    assert_eq!(found, user(&env.beneath(name)));
-    found
-}
-
 fn value_with_any_bytes(env: &Env) {
     let path = env.file("file", "");
     let value: Vec<u8> = (0..2000u32).map(|at| at as u8).collect();
     rustix::fs::setxattr(&path, "user.bytes", &value, NONE).unwrap();
     assert_eq!(get(&path, "user.bytes").unwrap(), value);
-    same_beneath(env, "file");
+    env.agree_everywhere();
 }
 
 fn short_buffer_is_erange(env: &Env) {

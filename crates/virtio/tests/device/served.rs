@@ -11,14 +11,12 @@ use thrufs::{InitFlags, LowerFile, NoWait, Opcode};
 use thrufs_abi::Reply;
 use thrufs_abi::layout::{AttrOut, EntryOut, ForgetIn, LkIn, WriteOut};
 use thrufs_testing::memory::{File, Files, MemoryFs};
-use thrufs_virtio::{Device, DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served, Tag};
+use thrufs_virtio::{DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
-use vhost::vhost_user::message::VhostUserConfigFlags;
 
 fn config() -> DeviceConfig {
     DeviceConfig {
-        tag: Some(Tag::new("tests").unwrap()),
         request_queues: NonZeroU16::new(2).unwrap(),
         drain_timeout: Duration::from_secs(5),
         ..DeviceConfig::default()
@@ -138,19 +136,6 @@ fn io_uring_and_passthrough_are_withheld_from_guests() {
     assert_eq!((out.map_alignment, out.max_stack_depth), (0, 0));
     let offered = *files.offered.lock().unwrap();
     assert!(!offered.intersects(never) && offered.contains(InitFlags::SUBMOUNTS));
-    end(serving, guest);
-}
-
-#[test]
-fn the_configuration_space_has_the_tag_and_the_queues() {
-    let (_, serving, mut guest, _) = begin();
-    let flags = VhostUserConfigFlags::empty();
-    // The front end of the crate vhost reads offsets below 0x100 only with the feature.
-    let space = guest.front_end.get_config(0, 40, flags, &[0; 40]);
-    if let Ok((_, space)) = space {
-        assert_eq!(&space[..6], b"tests\0");
-        assert_eq!(&space[36..], &[2, 0, 0, 0]);
-    }
     end(serving, guest);
 }
 
@@ -525,18 +510,15 @@ fn invalid_messages_of_front_ends_are_refused() {
 }
 
 #[test]
-fn devices_are_send_and_sync() {
-    fn shared<T: Send + Sync>(_: &T) {}
-    struct Made;
-    impl MakeFileSystem for Made {
+fn init_fails_when_no_file_system_is_made() {
+    struct None;
+    impl MakeFileSystem for None {
         type FileSystem = MemoryFs;
         fn make(&self) -> std::io::Result<Arc<MemoryFs>> {
             Err(std::io::ErrorKind::PermissionDenied.into())
         }
     }
-    let device = Device::new(Made, config()).unwrap();
-    shared(&device);
-    let (_, serving, mut guest) = serve(Made, config(), ALL_FEATURES);
-    assert_eq!(guest.init().unwrap_err(), 5, "none was made");
+    let (_, serving, mut guest) = serve(None, config(), ALL_FEATURES);
+    assert_eq!(guest.init().unwrap_err(), 5);
     end(serving, guest);
 }

@@ -27,8 +27,6 @@ pub(crate) struct SlotLayout {
     start: usize,
     /// Room for bulk data in both directions together, in bytes.
     data_bytes_max: usize,
-    /// The length of a descriptor of bulk data: a page or folio.
-    segment_bytes: usize,
     table_bytes: usize,
 }
 
@@ -51,13 +49,12 @@ pub(crate) struct SlotPlaces {
 
 impl SlotLayout {
     /// Slots from `start` (a multiple of a page) on.
-    pub(crate) fn new(start: usize, data_bytes_max: usize, segment_bytes: usize) -> SlotLayout {
+    pub(crate) fn new(start: usize, data_bytes_max: usize) -> SlotLayout {
         let data_bytes_max = data_bytes_max.next_multiple_of(PAGE) + PAGE;
-        let descriptors = data_bytes_max.div_ceil(segment_bytes) + DESCRIPTORS_BESIDES_DATA + 1;
+        let descriptors = data_bytes_max / PAGE + DESCRIPTORS_BESIDES_DATA + 1;
         SlotLayout {
             start,
             data_bytes_max,
-            segment_bytes,
             table_bytes: (descriptors * size_of::<RawDescriptor>()).next_multiple_of(PAGE),
         }
     }
@@ -123,77 +120,22 @@ impl Segments {
         };
         add(places.header, header, 0);
         add(places.arguments, arguments, 0);
-        pages(places.data, data, layout.segment_bytes, |at, length| {
-            add(at, length, 0);
-        });
+        pages(places.data, data, |at, length| add(at, length, 0));
         let Some(reply) = reply else { return };
         let write = descriptor_flags::WRITE;
         add(places.reply_header, size_of::<OutHeader>(), write);
         add(places.reply_arguments, reply.arguments, write);
         let start = places.data + layout.reply_data(data);
-        pages(start, reply.data, layout.segment_bytes, |at, length| {
-            add(at, length, write);
-        });
+        pages(start, reply.data, |at, length| add(at, length, write));
     }
 }
 
-fn pages(start: usize, length: usize, segment: usize, mut each: impl FnMut(usize, usize)) {
+fn pages(start: usize, length: usize, mut each: impl FnMut(usize, usize)) {
     let end = start + length;
     let mut at = start;
     while at < end {
-        let next = (at + segment).min(end);
+        let next = (at + PAGE).min(end);
         each(at, next - at);
         at = next;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_do_not_overlap() {
-        let layout = SlotLayout::new(4096, 10_000, 4096);
-        let (first, second) = (layout.places(0), layout.places(1));
-        assert_eq!(first.header, 4096);
-        assert!(first.arguments + ARGUMENT_BYTES_MAX <= first.reply_header);
-        assert!(first.reply_arguments + ARGUMENT_BYTES_MAX <= first.table);
-        assert!(first.data + layout.data_bytes_max <= second.header);
-        assert_eq!(layout.end(1), second.header);
-    }
-
-    #[test]
-    fn a_chain_is_laid_out_as_a_guest_does_it() {
-        let layout = SlotLayout::new(0, 16_384, 4096);
-        let mut segments = Segments::default();
-        let reply = ReplyLayout {
-            arguments: 8,
-            data: 5000,
-        };
-        let address = |offset: usize| offset as u64;
-        segments.lay_out(&layout, 0, (40, 24, 8192), Some(reply), address);
-        let lengths: Vec<_> = segments.list.iter().map(|one| one.length).collect();
-        assert_eq!(lengths, [40, 24, 4096, 4096, 16, 8, 4096, 904]);
-        let writable: Vec<_> = segments.list.iter().map(|one| one.flags == 2).collect();
-        assert_eq!(
-            writable,
-            [false, false, false, false, true, true, true, true]
-        );
-        let data = layout.places(0).data as u64;
-        let places: Vec<_> = [2, 3, 6, 7].map(|at| segments.list[at].address).to_vec();
-        assert_eq!(places, [0, 4096, 8192, 12_288].map(|at| data + at));
-        segments.lay_out(&layout, 0, (40, 8, 0), None, address);
-        assert_eq!(segments.list.len(), 2);
-    }
-
-    #[test]
-    fn requests_that_do_not_fit_are_refused() {
-        let layout = SlotLayout::new(0, 8192, 4096);
-        let reply = |arguments, data| ReplyLayout { arguments, data };
-        assert!(layout.fits(ARGUMENT_BYTES_MAX, 0, reply(ARGUMENT_BYTES_MAX, 8192)));
-        assert!(!layout.fits(ARGUMENT_BYTES_MAX + 1, 0, reply(0, 0)));
-        assert!(!layout.fits(0, 0, reply(ARGUMENT_BYTES_MAX + 1, 0)));
-        assert!(!layout.fits(0, 1 << 20, reply(0, 0)));
-        assert!(!layout.fits(0, 4096, reply(0, usize::MAX - 100)));
     }
 }

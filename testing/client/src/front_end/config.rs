@@ -2,7 +2,6 @@
 
 use super::window::WindowConfig;
 use std::time::Duration;
-use vhost::vhost_user::VhostUserProtocolFeatures as ProtocolFeatures;
 
 /// The configuration of a front end.
 #[derive(Clone, Debug)]
@@ -16,16 +15,12 @@ pub struct FrontEndConfig {
     pub requests_max: usize,
     /// Most bulk data of a request, in bytes.
     pub data_bytes_max: usize,
-    /// Bytes per descriptor of bulk data: a page or folio.
-    pub segment_bytes: usize,
     /// Whether to use indirect descriptors where the server offers them, as Linux does.
     pub indirect_descriptors: bool,
     /// Whether to use the event index where the server offers it, as Linux does.
     pub event_index: bool,
-    /// The protocol features to use where the server offers them.
-    pub protocol_features: ProtocolFeatures,
     /// A DAX window, where the server offers one with all that it needs: SHMEM, BACKEND_REQ, BACKEND_SEND_FD,
-    /// REPLY_ACK, and CONFIGURE_MEM_SLOTS to announce mappings. They need not be in `protocol_features`.
+    /// REPLY_ACK, and CONFIGURE_MEM_SLOTS to announce mappings.
     pub window: Option<WindowConfig>,
     /// Time limit of a blocking request and of each message on the socket.
     pub time_limit: Option<Duration>,
@@ -38,16 +33,8 @@ impl Default for FrontEndConfig {
             queue_size: 1024,
             requests_max: 128,
             data_bytes_max: 1 << 20,
-            segment_bytes: 4096,
             indirect_descriptors: true,
             event_index: true,
-            protocol_features: ProtocolFeatures::MQ
-                | ProtocolFeatures::CONFIG
-                | ProtocolFeatures::REPLY_ACK
-                | ProtocolFeatures::CONFIGURE_MEM_SLOTS
-                | ProtocolFeatures::RESET_DEVICE
-                | ProtocolFeatures::LOG_SHMFD
-                | ProtocolFeatures::DEVICE_STATE,
             window: None,
             time_limit: Some(Duration::from_secs(30)),
         }

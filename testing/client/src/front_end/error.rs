@@ -25,7 +25,7 @@ pub enum ConnectError {
     /// The server lacks a feature that every virtio-fs device has.
     #[error("the server does not offer {0}")]
     Missing(&'static str),
-    /// The handshake was left on purpose ([`misbehave`](crate::misbehave)).
+    /// The handshake was left on purpose, by [`misbehave`](crate::misbehave).
     #[error("left on purpose")]
     Left,
 }

@@ -29,6 +29,15 @@ pub mod features {
     pub const VERSION_1: u64 = 1 << 32;
 }
 
+/// The protocol features to use where the server offers them.
+const PROTOCOL_FEATURES: ProtocolFeatures = ProtocolFeatures::MQ
+    .union(ProtocolFeatures::CONFIG)
+    .union(ProtocolFeatures::REPLY_ACK)
+    .union(ProtocolFeatures::CONFIGURE_MEM_SLOTS)
+    .union(ProtocolFeatures::RESET_DEVICE)
+    .union(ProtocolFeatures::LOG_SHMFD)
+    .union(ProtocolFeatures::DEVICE_STATE);
+
 /// `VHOST_VRING_F_LOG`.
 const LOG_USED_RING: u32 = 1;
 
@@ -42,31 +51,6 @@ const WINDOW_BYTES_MAX: u64 = 1 << 40;
 const TAG_BYTES: usize = 36;
 const CONFIG_BYTES: usize = TAG_BYTES + 4;
 
-/// The steps of the handshake. [`misbehave`](crate::misbehave) can leave after each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// GET_FEATURES.
-    Features,
-    /// GET_PROTOCOL_FEATURES and SET_PROTOCOL_FEATURES.
-    ProtocolFeatures,
-    /// GET_QUEUE_NUM.
-    QueueCount,
-    /// GET_CONFIG.
-    ConfigSpace,
-    /// GET_SHMEM_CONFIG and SET_BACKEND_REQ_FD, for a window.
-    Window,
-    /// SET_OWNER.
-    Owner,
-    /// SET_FEATURES.
-    AcceptFeatures,
-    /// SET_MEM_TABLE.
-    Memory,
-    /// All messages that set up a queue.
-    Queue(u16),
-    /// SET_VRING_ENABLE.
-    Enable(u16),
-}
-
 /// The features offered and negotiated.
 #[derive(Clone, Debug)]
 pub struct Agreed {
@@ -74,8 +58,6 @@ pub struct Agreed {
     pub offered_features: u64,
     /// Negotiated features.
     pub features: u64,
-    /// Known protocol features that the server offers.
-    pub offered_protocol_features: ProtocolFeatures,
     /// Those that are used.
     pub protocol_features: ProtocolFeatures,
     /// GET_QUEUE_NUM; 2 without MQ.
@@ -99,7 +81,7 @@ impl Agreed {
 }
 
 /// Called after each step; an error ends the handshake.
-pub(crate) type Watch<'a> = &'a mut dyn FnMut(Step) -> Result<(), ConnectError>;
+pub(crate) type Watch<'a> = &'a mut dyn FnMut() -> Result<(), ConnectError>;
 
 fn message<T>(name: &'static str, result: vhost::Result<T>) -> Result<T, ConnectError> {
     result.map_err(|source| ConnectError::Message {
@@ -115,14 +97,13 @@ pub(crate) fn negotiate(
     watch: Watch<'_>,
 ) -> Result<Agreed, ConnectError> {
     let offered = message("GET_FEATURES", link.get_features())?;
-    watch(Step::Features)?;
+    watch()?;
     if offered & features::VERSION_1 == 0 {
         return Err(ConnectError::Missing("VIRTIO_F_VERSION_1"));
     }
     let mut agreed = Agreed {
         offered_features: offered,
         features: offered & wanted_features(config),
-        offered_protocol_features: ProtocolFeatures::empty(),
         protocol_features: ProtocolFeatures::empty(),
         queues_max: 2,
         tag: None,
@@ -149,9 +130,9 @@ pub(crate) fn accept(
     watch: Watch<'_>,
 ) -> Result<(), ConnectError> {
     message("SET_OWNER", link.set_owner())?;
-    watch(Step::Owner)?;
+    watch()?;
     set_features(link, agreed.features)?;
-    watch(Step::AcceptFeatures)
+    watch()
 }
 
 pub(crate) fn set_features(link: &Frontend, features: u64) -> Result<(), ConnectError> {
@@ -181,8 +162,7 @@ fn negotiate_protocol(
     watch: Watch<'_>,
 ) -> Result<(), ConnectError> {
     let offered = message("GET_PROTOCOL_FEATURES", link.get_protocol_features())?;
-    agreed.offered_protocol_features = offered;
-    agreed.protocol_features = offered & config.protocol_features;
+    agreed.protocol_features = offered & PROTOCOL_FEATURES;
     if let Some(needed) = needed_by_window(config)
         && offered.contains(needed)
     {
@@ -198,16 +178,16 @@ fn negotiate_protocol(
     {
         link.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
     }
-    watch(Step::ProtocolFeatures)?;
+    watch()?;
     if agreed.protocol_features.contains(ProtocolFeatures::MQ) {
         agreed.queues_max = message("GET_QUEUE_NUM", link.get_queue_num())?;
-        watch(Step::QueueCount)?;
+        watch()?;
     }
     if agreed.protocol_features.contains(ProtocolFeatures::CONFIG) {
         let (tag, queues) = read_config(link)?;
         agreed.tag = Some(tag);
         agreed.config_request_queues = Some(queues);
-        watch(Step::ConfigSpace)?;
+        watch()?;
     }
     Ok(())
 }

@@ -16,11 +16,12 @@ use super::handshake::{self, Agreed, QueuePlace, features};
 use super::memory::{PAGE_BYTES, SharedMemory};
 use super::shared_queue::QueueGuard;
 use super::state::{self, StateError};
-use super::{Connection, FrontEnd, ProtocolFeatures, VhostLink};
+use super::{Connection, FrontEnd, VhostLink};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use vhost::vhost_user::VhostUserProtocolFeatures as ProtocolFeatures;
 
 /// The guest's memory at the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +134,8 @@ impl FrontEnd {
             stream.set_read_timeout(self.time_limit)?;
             stream.set_write_timeout(self.time_limit)?;
             let mut link = handshake::link(&stream)?;
-            let agreed = handshake::negotiate(&mut link, &self.config, &mut |_| Ok(()))?;
-            handshake::accept(&link, &agreed, &mut |_| Ok(()))?;
+            let agreed = handshake::negotiate(&mut link, &self.config, &mut || Ok(()))?;
+            handshake::accept(&link, &agreed, &mut || Ok(()))?;
             Ok((link, agreed))
         };
         let (link, agreed) = greet().map_err(MigrateError::Destination)?;

@@ -27,24 +27,6 @@ impl Token {
     }
 }
 
-/// The bulk data of a request.
-#[derive(Clone, Copy, Debug)]
-pub enum Data<'a> {
-    /// These bytes.
-    Bytes(&'a [u8]),
-    /// So many bytes of what the buffer holds, without a copy: as a guest sends pages of its page cache.
-    AsItLies(usize),
-}
-
-impl Data<'_> {
-    fn length(&self) -> usize {
-        match self {
-            Data::Bytes(bytes) => bytes.len(),
-            Data::AsItLies(length) => *length,
-        }
-    }
-}
-
 /// A request in parts, each with descriptors of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
@@ -53,7 +35,7 @@ pub struct Parts<'a> {
     /// Structures, names and values.
     pub arguments: &'a [u8],
     /// Data of a WRITE.
-    pub data: Data<'a>,
+    pub data: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
@@ -63,7 +45,7 @@ impl<'a> Parts<'a> {
         Parts {
             header: &request[..shape.header_end],
             arguments: &request[shape.header_end..shape.arguments_end],
-            data: Data::Bytes(&request[shape.arguments_end..]),
+            data: &request[shape.arguments_end..],
         }
     }
 }
@@ -81,12 +63,6 @@ impl Completion {
     #[must_use]
     pub fn token(&self) -> Token {
         self.token
-    }
-
-    /// Bytes written, as the device claims.
-    #[must_use]
-    pub fn used_bytes(&self) -> u32 {
-        self.used
     }
 }
 
@@ -112,11 +88,6 @@ struct Kept {
     data_in: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QueueFeatures {
-    pub(crate) indirect: bool,
-}
-
 /// One virtqueue of a [`FrontEnd`](crate::FrontEnd), with buffers for requests.
 ///
 /// [`submit`](Self::submit) any number, [`notify`](Self::notify) once,
@@ -125,7 +96,7 @@ pub struct Queue {
     memory: Arc<SharedMemory>,
     ring: DriverRing,
     slots: SlotLayout,
-    features: QueueFeatures,
+    indirect: bool,
     kick: EventFd,
     waker: Arc<Waker>,
     free_slots: Vec<usize>,
@@ -148,7 +119,7 @@ impl Queue {
         memory: Arc<SharedMemory>,
         ring: DriverRing,
         slots: (SlotLayout, usize),
-        features: QueueFeatures,
+        indirect: bool,
         kick: EventFd,
         waker: Arc<Waker>,
     ) -> Queue {
@@ -158,7 +129,7 @@ impl Queue {
             memory,
             ring,
             slots,
-            features,
+            indirect,
             kick,
             waker,
             free_slots: (0..count).rev().collect(),
@@ -223,7 +194,7 @@ impl Queue {
         if self.broken.is_some() {
             return Err(SubmitError::Broken);
         }
-        let data_in = parts.data.length();
+        let data_in = parts.data.len();
         let room = reply.unwrap_or_default();
         let header_fits = parts.header.len() <= size_of::<InHeader>();
         if !header_fits || !self.slots.fits(parts.arguments.len(), data_in, room) {
@@ -233,9 +204,7 @@ impl Queue {
         let places = self.slots.places(slot);
         self.memory.write(places.header, parts.header);
         self.memory.write(places.arguments, parts.arguments);
-        if let Data::Bytes(bytes) = parts.data {
-            self.memory.write(places.data, bytes);
-        }
+        self.memory.write(places.data, parts.data);
         let lengths = (parts.header.len(), parts.arguments.len(), data_in);
         let memory = &self.memory;
         self.segments
@@ -268,7 +237,7 @@ impl Queue {
             return Err(SubmitError::Empty);
         }
         // As Linux: an indirect table for more than one segment.
-        let indirect = self.features.indirect && count > 1;
+        let indirect = self.indirect && count > 1;
         let needed = if indirect { 1 } else { count };
         if needed > usize::from(self.ring.size()) {
             return Err(SubmitError::TooLarge);
@@ -495,21 +464,6 @@ impl Queue {
         OutHeader::read_from_bytes(&header).ok()
     }
 
-    /// The structure after the reply's header; `None` without room for it, or when fewer bytes were written.
-    #[must_use]
-    pub fn reply_structure<T: FromBytes + IntoBytes>(&self, completion: &Completion) -> Option<T> {
-        let (slot, kept) = self.kept_by(completion)?;
-        let arguments = kept.reply?.arguments;
-        let written = (completion.used as usize).checked_sub(size_of::<OutHeader>())?;
-        if arguments.min(written) < size_of::<T>() {
-            return None;
-        }
-        let mut value = T::new_zeroed();
-        let at = self.slots.places(slot).reply_arguments;
-        self.memory.read(at, value.as_mut_bytes());
-        Some(value)
-    }
-
     fn kept_by(&self, completion: &Completion) -> Option<(usize, Kept)> {
         let slot = completion.token.slot?;
         Some((slot, self.kept[slot]))
@@ -548,6 +502,3 @@ impl Queue {
         self.free_slots.push(slot);
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -3,11 +3,10 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `config` | which rules the front end follows, and its limits |
+//! | `config` | which rules the front end follows |
 //! | `wire` | messages of the channel |
 //! | `table` | live mappings by offset; what is refused |
-//! | `hooks` | counts, and holding the thread up |
-//! | `shared` | what the thread and users share; announcing mappings to the back end |
+//! | `shared` | what the thread and users share: counts, announcing mappings to the back end, withheld answers |
 //! | `channel` | the thread that carries out messages |
 //!
 //! A thread reads the channel. Those who access the window look up an offset in the table and copy bytes while
@@ -16,14 +15,13 @@
 
 mod channel;
 mod config;
-mod hooks;
 mod shared;
 mod table;
 mod wire;
 
 pub use config::{WindowBehaviour, WindowConfig};
-pub use hooks::WindowCounts;
-pub use table::{Refusal, WindowMapping};
+pub use shared::WindowCounts;
+pub use table::WindowMapping;
 
 use rustix::io::Errno;
 use shared::Shared;
@@ -63,18 +61,6 @@ impl Window {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.shared.table().size()
-    }
-
-    /// The configuration.
-    #[must_use]
-    pub fn config(&self) -> &WindowConfig {
-        &self.shared.config
-    }
-
-    /// The guest address of an offset, as in descriptors and in ADD_MEM_REG.
-    #[must_use]
-    pub fn guest_address(&self, offset: u64) -> u64 {
-        shared::guest_address(offset)
     }
 
     /// Copies bytes of the window.
@@ -121,40 +107,18 @@ impl Window {
     /// What the back end has done.
     #[must_use]
     pub fn counts(&self) -> WindowCounts {
-        self.shared.hooks.counts()
+        self.shared.counts()
     }
 
     /// Waits until the counts are as `holds` wants them; false after `limit`.
     #[must_use]
     pub fn wait_until(&self, limit: Duration, holds: impl FnMut(&WindowCounts) -> bool) -> bool {
-        self.shared.hooks.wait_until(limit, holds)
-    }
-
-    /// Takes no more messages from the channel, until [`resume`](Self::resume). Waits for the one in progress.
-    pub fn pause(&self) {
-        self.shared.hooks.pause();
-    }
-
-    /// Takes messages again.
-    pub fn resume(&self) {
-        self.shared.hooks.resume();
-    }
-
-    /// Waits until a message is in the channel, while [paused](Self::pause); false after `limit`.
-    #[must_use]
-    pub fn has_message(&self, limit: Duration) -> bool {
-        channel::wait_readable(&self.shared.stream, Some(limit)).unwrap_or(false)
+        self.shared.wait_until(limit, holds)
     }
 
     /// Carries out messages without answering them, until [`answer_again`](Self::answer_again).
     pub fn withhold_answers(&self) {
-        self.shared.hooks.withhold();
-    }
-
-    /// Answers that are withheld.
-    #[must_use]
-    pub fn withheld_answers(&self) -> usize {
-        self.shared.hooks.withheld()
+        self.shared.withhold();
     }
 
     /// Sends the answers that were withheld, in their order, and those to come.
@@ -163,7 +127,7 @@ impl Window {
     ///
     /// When the back end has closed the channel.
     pub fn answer_again(&self) -> io::Result<()> {
-        self.shared.hooks.answer_again(&self.shared.stream)
+        self.shared.answer_again()
     }
 }
 
@@ -173,7 +137,7 @@ impl std::fmt::Debug for Window {
     }
 }
 
-/// A window whose mappings do not change: accesses are loads and stores.
+/// A window whose mappings do not change: accesses are loads.
 ///
 /// One beyond the end of the file ends the process by SIGBUS.
 pub struct HeldWindow<'a>(RwLockReadGuard<'a, Table>);
@@ -183,14 +147,6 @@ impl HeldWindow<'_> {
     pub fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Result<(), WindowError> {
         each_part(&self.0, offset, bytes.len(), |live, at, part| {
             let copied = live.bytes.copy_out(at, &mut bytes[part]);
-            copied.map_err(|_| Errno::FAULT)
-        })
-    }
-
-    /// Copies bytes to the window.
-    pub fn copy_in(&self, offset: u64, bytes: &[u8]) -> Result<(), WindowError> {
-        each_part(&self.0, offset, bytes.len(), |live, at, part| {
-            let copied = live.bytes.copy_in(at, &bytes[part]);
             copied.map_err(|_| Errno::FAULT)
         })
     }
@@ -260,16 +216,11 @@ impl OpenWindow {
 impl Drop for OpenWindow {
     fn drop(&mut self) {
         let shared = &self.window.shared;
-        // First the socket: a thread that sends an answer holds the lock of the hooks.
         let _ = shared.stream.shutdown(std::net::Shutdown::Both);
-        shared.hooks.close();
         if let Some(thread) = self.thread.take() {
             // Its panic was reported where it happened.
             let _ = thread.join();
         }
-        let _ = shared.table_to_change().clear();
+        shared.change(Table::clear);
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

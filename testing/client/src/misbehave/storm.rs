@@ -8,12 +8,11 @@ mod usual;
 
 pub use session::Session;
 
-use super::chain::{Fault, RawQueue, inject};
-use super::leave_after;
-use super::socket::{RawMessage, is_closed, odd_messages, send};
-use super::steps;
+use super::chain::{FAULTS, RawQueue, inject};
+use super::socket::{RawMessage, is_closed, odd_messages};
 use crate::front_end::{
-    FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, HIGH_PRIORITY, RawDescriptor, descriptor_flags,
+    ConnectError, FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, HIGH_PRIORITY, RawDescriptor,
+    descriptor_flags,
 };
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::fs::File;
@@ -21,6 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use thrufs_sys::fd_passing;
 use thrufs_testing::{Client, Random};
 
 /// How long to wait for a chain or a message that may never be answered.
@@ -62,8 +62,7 @@ pub fn episode(socket: &Path, random: &mut Random) -> &'static str {
 fn faults(socket: &Path, random: &mut Random) -> Option<()> {
     let client = Client::mount(FrontEnd::connect(socket, &config(random)).ok()?).ok()?;
     for _ in 0..random.below(8) {
-        let (_, fault) = random.pick(Fault::ALL);
-        inject(client.carrier(), fault, PATIENCE).ok()?;
+        inject(client.carrier(), random.pick(FAULTS), PATIENCE).ok()?;
     }
     Some(())
 }
@@ -94,7 +93,7 @@ fn chains(socket: &Path, random: &mut Random) -> Option<()> {
         if random.once_in(60) {
             raw.jump(random.number() as i16);
         }
-        let queue = raw.queue();
+        let queue = &mut *raw.queue;
         queue.kick().ok()?;
         if random.once_in(3) {
             queue.wait(Some(Instant::now() + PATIENCE)).ok()?;
@@ -178,9 +177,13 @@ fn vanish(socket: &Path, random: &mut Random) -> Option<()> {
 
 fn leave(socket: &Path, random: &mut Random) -> Option<()> {
     let config = config(random);
-    let all = steps(config.request_queues);
-    let last = random.pick(&all);
-    leave_after(UnixStream::connect(socket).ok()?, &config, last).ok()?;
+    // Seven before the queues, and two for each.
+    let mut left = random.below(7 + 2 * (1 + usize::from(config.request_queues)));
+    let mut watch = || {
+        let goes_on = left.checked_sub(1).ok_or(ConnectError::Left);
+        goes_on.map(|less| left = less)
+    };
+    FrontEnd::watched(UnixStream::connect(socket).ok()?, &config, &mut watch).ok()?;
     Some(())
 }
 
@@ -218,7 +221,7 @@ fn send_messages(stream: &UnixStream, random: &mut Random) -> Option<()> {
         let with: Vec<_> = (0..count)
             .map(|_| descriptors[random.below(descriptors.len())].as_fd())
             .collect();
-        send(stream, &bytes[..cut], &with).ok()?;
+        fd_passing::send(stream.as_fd(), &bytes[..cut], &with).ok()?;
         if random.once_in(3) && is_closed(stream).ok()? {
             return None;
         }
@@ -242,7 +245,8 @@ fn descriptors() -> Option<Vec<OwnedFd>> {
 fn message(random: &mut Random) -> RawMessage {
     if random.once_in(4) {
         let all = odd_messages();
-        return all[random.below(all.len())].1.clone();
+        let at = random.below(all.len());
+        return all.into_iter().nth(at).expect("it is below");
     }
     let numbers = 1 + random.below(12);
     let payload: Vec<u8> = (0..numbers)

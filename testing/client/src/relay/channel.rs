@@ -250,18 +250,3 @@ fn is_whole(reply: &[u8], unique: u64) -> bool {
     OutHeader::read_from_prefix(reply)
         .is_ok_and(|(header, _)| header.unique == unique && header.len as usize == reply.len())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notifications_and_replies_of_a_wrong_length_are_refused() {
-        let reply = message(6, 0, &[1; 8]);
-        assert!(is_whole(&reply, 6));
-        assert!(!is_whole(&reply, 8));
-        assert!(!is_whole(&reply[..20], 6));
-        assert!(!is_whole(&reply[..10], 6));
-        assert!(!is_whole(&message(0, 1, &[]), 6), "a notification");
-    }
-}

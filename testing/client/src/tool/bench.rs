@@ -6,12 +6,12 @@
 //! `random` or `sequential`, the bytes of an operation, the bytes from one to the next, and the bytes of the file that
 //! are used. `load` goes through the DAX window. Each request queue has a thread, with one request in flight.
 
-use super::connection::Connection;
-use super::error::ToolError;
+use super::ToolError;
 use crate::dax::{DaxClient, DaxError};
-use crate::front_end::{FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, WindowConfig};
+use crate::front_end::{FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig};
 use rustix::fs::OFlags;
 use std::io::{BufRead, Write};
+use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use thrufs::Errno;
@@ -25,8 +25,6 @@ pub struct Bench {
     pub file_bytes: u64,
     /// Files in the directory that is listed.
     pub entries: u32,
-    /// A DAX window, for rows that load.
-    pub window: Option<WindowConfig>,
 }
 
 /// Bytes of each file in the directory that is listed.
@@ -37,16 +35,25 @@ const READ_WRITE: i32 = OFlags::RDWR.bits().cast_signed();
 /// Names that `lookup` asks for in turn.
 const LOOKED_UP: u64 = 64;
 
-pub(crate) fn bench(
-    connection: &Connection,
+/// Measures the server row by row, as `input` names them.
+///
+/// # Errors
+///
+/// At the first row that is none or fails.
+pub fn bench(
+    socket: &Path,
+    config: &FrontEndConfig,
     bench: &Bench,
     input: &mut dyn BufRead,
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let client = connection.mount(&FrontEndConfig {
-        window: bench.window,
-        ..connection.config()
-    })?;
+    let front_end = super::connect(socket, config)?;
+    let mounted = match front_end.window() {
+        Some(_) => Client::mount_with_window(front_end),
+        None => Client::mount(front_end),
+    };
+    let client =
+        mounted.map_err(|error| ToolError::Session(socket.display().to_string(), error))?;
     let failed = |errno| ToolError::Row("files".to_owned(), errno);
     let files = Files::make(client.root(), bench).map_err(failed)?;
     let window = client.carrier().window();

@@ -1,7 +1,5 @@
-//! The client against running servers: Thrufs, and in the full tier virtiofsd.
+//! The client against the device of Thrufs.
 #![allow(clippy::unwrap_used)]
 
-mod ground;
+mod bench;
 mod migration;
-mod servers;
-mod tool;

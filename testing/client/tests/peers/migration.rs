@@ -1,12 +1,11 @@
 //! Live migration of a front end from one server to another.
 
-use crate::ground;
 use std::io;
 use std::num::NonZeroU16;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{JoinHandle, ScopedJoinHandle};
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thrufs::layout::{LkIn, ReadIn};
 use thrufs::{FileHandle, InitFlags, NodeId, Opcode};
@@ -114,85 +113,6 @@ fn pattern(number: u64, length: usize) -> Vec<u8> {
     (0..length as u64)
         .map(|at| (at * 31 + at / 251 + number * 7) as u8)
         .collect()
-}
-
-/// Writes and reads a file of its own until `stop`. Counts the rounds.
-fn work(client: &Client<FrontEnd>, name: &str, stop: &AtomicBool, count: &AtomicU64) {
-    let root = client.root();
-    let (entry, open) = root
-        .create(ROOT, name.as_bytes(), READ_WRITE, 0o644)
-        .unwrap();
-    let node = NodeId(entry.nodeid);
-    let mut rounds = 0;
-    while !stop.load(Ordering::SeqCst) {
-        rounds += 1;
-        let bytes = pattern(rounds, 9000 + (rounds as usize % 1000));
-        let offset = rounds % 5000;
-        let written = root.write(node, open.fh, offset, &bytes, 0);
-        assert_eq!(written, Ok(bytes.len() as u32), "{name}, round {rounds}");
-        let read = root
-            .read(node, open.fh, offset, bytes.len() as u32)
-            .unwrap();
-        assert_eq!(read, bytes, "{name}, round {rounds}");
-        assert_eq!(root.lookup(ROOT, name.as_bytes()).unwrap().nodeid, node.0);
-        root.forget(node, 1);
-        count.store(rounds, Ordering::SeqCst);
-    }
-}
-
-/// Migrates repeatedly under load. Lost state would show: node ids are a session's own, and so is copied
-/// memory.
-#[test]
-fn work_continues_during_migrations() {
-    for (memory, queues) in BOTH
-        .into_iter()
-        .flat_map(|memory| [(memory, 1), (memory, 3)])
-    {
-        let files = tree();
-        let (mut server, client) = mount(&files, queues);
-        let stop = AtomicBool::new(false);
-        let counts = [const { AtomicU64::new(0) }; 4];
-        let mut in_flight = 0;
-        std::thread::scope(|scope| {
-            let _stops = Stops(&stop);
-            let workers = counts.iter().enumerate().map(|(number, count)| {
-                let (client, stop) = (&client, &stop);
-                scope.spawn(move || work(client, &format!("file-{number}"), stop, count))
-            });
-            let workers: Vec<_> = workers.collect();
-            for _ in 0..15 {
-                // Each thread has completed a round since, however slow the machine is.
-                let before = counts.each_ref().map(|count| count.load(Ordering::SeqCst));
-                std::thread::sleep(Duration::from_millis(20));
-                within("work between two moves", || {
-                    let now = counts.iter().map(|count| count.load(Ordering::SeqCst));
-                    let all_went_on = now.zip(before).all(|(now, before)| now > before);
-                    all_went_on || workers.iter().any(ScopedJoinHandle::is_finished)
-                });
-                let (next, stream) = Server::start(sessions(&files), queues);
-                let moved = client.carrier().migrate_over(stream, memory).unwrap();
-                assert!(moved.state_bytes > 0);
-                in_flight += moved.requests_in_flight;
-                let before = std::mem::replace(&mut server, next);
-                assert_eq!(before.end().unwrap(), Served::Disconnected);
-            }
-            stop.store(true, Ordering::SeqCst);
-            for worker in workers {
-                worker.join().unwrap();
-            }
-        });
-        assert_eq!(files.restored.load(Ordering::SeqCst), 15);
-        assert!(in_flight > 0, "it was not under load");
-        client.unmount();
-    }
-}
-
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 fn read_request(client: &Client<FrontEnd>, node: NodeId, fh: u64, size: u32) -> Vec<u8> {
@@ -336,37 +256,4 @@ fn a_failed_migration_leaves_the_guest_and_its_lock_wait_at_the_source() {
     assert_eq!(source.handle.metrics().malformed, 0);
     client.unmount();
     assert_eq!(source.end().unwrap(), Served::Disconnected);
-}
-
-#[test]
-fn migrations_between_thrufs_and_virtiofsd_are_refused() {
-    let grounds: Vec<_> = ground::grounds().collect();
-    let [theirs, ours] = grounds.as_slice() else {
-        return;
-    };
-    assert_eq!(
-        (theirs.server.name, ours.server.name),
-        ("virtiofsd", "thrufs")
-    );
-    let config = FrontEndConfig {
-        request_queues: 1,
-        event_index: false,
-        ..FrontEndConfig::default()
-    };
-    let client = Client::mount(FrontEnd::connect(ours.socket(), &config).unwrap()).unwrap();
-    let migrate = |to| client.carrier().migrate_to(to, GuestMemory::Shared);
-    assert!(migrate(theirs.socket()).is_err());
-    client
-        .root()
-        .create(ROOT, b"file", READ_WRITE, 0o644)
-        .unwrap();
-    drop(client);
-    // The other way, with the state that virtiofsd writes.
-    let (_other, theirs) = (ours, ground::grounds().next().unwrap());
-    let (server, stream) = Server::start(sessions(&tree()), 1);
-    let client = Client::mount(FrontEnd::connect(theirs.socket(), &config).unwrap()).unwrap();
-    let moved = client.carrier().migrate_over(stream, GuestMemory::Shared);
-    assert!(moved.is_err(), "{moved:?}");
-    println!("{moved:?}");
-    drop((client, server));
 }

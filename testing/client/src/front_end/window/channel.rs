@@ -1,16 +1,14 @@
 //! The thread that carries out the back end's messages, one after the other.
 
-use super::hooks::Turn;
 use super::shared::Shared;
 use super::table::{Live, Refusal};
 use super::wire::{self, Message, Piece};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+
+/// Regions of memory, with the one of the guest's RAM: QEMU aborts above.
+const REGIONS_MAX: usize = 512;
 
 /// What a message changes, once it is checked.
 enum Change {
@@ -18,41 +16,21 @@ enum Change {
     Unmap(u64),
 }
 
-/// Takes messages until the channel ends.
+/// Takes messages until the channel ends. An error of the socket, or a malformed message, ends it as well.
 pub(super) fn run(shared: &Shared) {
-    // An error of the socket, or a malformed message, ends the channel as its end does.
-    while take_next(shared).unwrap_or(false) {}
-    let _ = shared.stream.shutdown(std::net::Shutdown::Both);
-    shared.hooks.count(|counts| counts.ended = true);
-}
-
-/// Waits for a message and carries it out. False at the end of the channel.
-fn take_next(shared: &Shared) -> io::Result<bool> {
-    wait_readable(&shared.stream, None)?;
-    match shared.hooks.begin() {
-        Turn::Now => {}
-        Turn::Closed => return Ok(false),
-        Turn::Paused => {
-            shared.hooks.wait_while_paused();
-            return Ok(true);
+    while let Ok(Some(message)) = wire::receive(&shared.stream) {
+        if carry_out(shared, message).is_err() {
+            break;
         }
     }
-    let taken = wire::receive(&shared.stream).and_then(|message| {
-        let Some(message) = message else {
-            return Ok(false);
-        };
-        carry_out(shared, message).map(|()| true)
-    });
-    shared.hooks.end();
-    taken
+    let _ = shared.stream.shutdown(std::net::Shutdown::Both);
 }
 
 fn carry_out(shared: &Shared, mut message: Message) -> io::Result<()> {
-    shared.hooks.count(|counts| counts.messages += 1);
     let change = check(shared, &mut message);
     if let Err(refusal) = &change {
         let refusal = *refusal;
-        shared.hooks.count(|counts| {
+        shared.count(|counts| {
             counts.refused += 1;
             counts.last_refusal = Some(refusal);
         });
@@ -60,7 +38,7 @@ fn carry_out(shared: &Shared, mut message: Message) -> io::Result<()> {
     let result = change.as_ref().err().map_or(0, |refusal| refusal.answer());
     let answer = || match message.flags & wire::NEED_REPLY {
         0 => Ok(()),
-        _ => shared.hooks.answer(&shared.stream, message.code, result),
+        _ => shared.answer(message.code, result),
     };
     let make_it = || change.into_iter().for_each(|change| make(shared, change));
     if shared.is_as_qemu() {
@@ -105,7 +83,7 @@ fn check_map(shared: &Shared, piece: &Piece, file: OwnedFd) -> Result<Change, Re
     let as_qemu = shared.is_as_qemu();
     if as_qemu {
         check_as_qemu(piece, &file)?;
-        if regions >= shared.config.regions_max {
+        if regions >= REGIONS_MAX {
             return Err(Refusal::TooMany);
         }
     }
@@ -126,18 +104,4 @@ fn check_as_qemu(piece: &Piece, file: &OwnedFd) -> Result<(), Refusal> {
         return Err(Refusal::BeyondEnd);
     }
     Ok(())
-}
-
-/// Waits until there is a message, or the end of the channel; false after `limit`.
-pub(super) fn wait_readable(stream: &UnixStream, limit: Option<Duration>) -> io::Result<bool> {
-    let deadline = limit.map(|limit| Instant::now() + limit);
-    loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        match poll(&mut [PollFd::new(stream, PollFlags::IN)], timeout.as_ref()) {
-            Ok(count) => return Ok(count > 0),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
 }

@@ -16,37 +16,25 @@ pub enum WindowBehaviour {
     AsQemu,
 }
 
-/// A front end's window: its behaviour and limits.
+/// A front end's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowConfig {
     /// The rules.
     pub behaviour: WindowBehaviour,
-    /// Most regions of memory, with the one of the guest's RAM; more mappings are refused. Counts for
-    /// [`AsQemu`](WindowBehaviour::AsQemu), which itself aborts above 512.
-    pub regions_max: usize,
-    /// Whether messages are carried out but not answered from the start
-    /// ([`Window::withhold_answers`](crate::Window::withhold_answers)), until
-    /// [`Window::answer_again`](crate::Window::answer_again).
-    pub answers_withheld: bool,
 }
 
 impl WindowConfig {
     /// Follows the specification.
     #[must_use]
     pub const fn as_specified() -> WindowConfig {
-        WindowConfig {
-            behaviour: WindowBehaviour::AsSpecified,
-            regions_max: 512,
-            answers_withheld: false,
-        }
+        let behaviour = WindowBehaviour::AsSpecified;
+        WindowConfig { behaviour }
     }
 
     /// Behaves as QEMU 11.1.
     #[must_use]
     pub const fn as_qemu() -> WindowConfig {
-        WindowConfig {
-            behaviour: WindowBehaviour::AsQemu,
-            ..WindowConfig::as_specified()
-        }
+        let behaviour = WindowBehaviour::AsQemu;
+        WindowConfig { behaviour }
     }
 }

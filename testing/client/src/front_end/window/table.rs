@@ -173,7 +173,7 @@ impl Table {
         self.live.remove(&offset)
     }
 
-    pub(super) fn clear(&mut self) -> Vec<Live> {
-        std::mem::take(&mut self.live).into_values().collect()
+    pub(super) fn clear(&mut self) {
+        self.live.clear();
     }
 }
