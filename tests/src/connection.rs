@@ -1,17 +1,16 @@
 //! A connection as the kernel's control file system shows it.
 
-use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use tempfile::TempDir;
 
-const USUAL_PLACE: &str = "/sys/fs/fuse/connections";
+use crate::guard::{Detach, of_kernel};
 
 /// The connection of one mount. Its control file system is mounted for it where the machine has none.
 pub struct Connection {
     directory: PathBuf,
-    mounted_at: Option<tempfile::TempDir>,
+    _mounted: Option<Detach<TempDir>>,
 }
 
 impl Connection {
@@ -19,22 +18,11 @@ impl Connection {
     #[track_caller]
     pub fn of(mnt: &Path) -> Self {
         let number = device_number(mnt).expect("a mount in the table");
-        let usual = Path::new(USUAL_PLACE).join(&number);
-        if usual.is_dir() {
-            return Self {
-                directory: usual,
-                mounted_at: None,
-            };
-        }
-        let place = tempfile::Builder::new()
-            .prefix("thrufs-test-")
-            .tempdir()
-            .unwrap();
-        let (flags, none) = (MountFlags::empty(), None::<&CStr>);
-        rustix::mount::mount("thrufs-test", place.path(), "fusectl", flags, none).unwrap();
+        let usual = Path::new("/sys/fs/fuse/connections");
+        let (place, mounted) = of_kernel("fusectl", usual, &number).unwrap();
         Self {
-            directory: place.path().join(number),
-            mounted_at: Some(place),
+            directory: place.join(number),
+            _mounted: mounted,
         }
     }
 
@@ -48,14 +36,6 @@ impl Connection {
     /// Aborts it: every call into the mount returns with an error. Nothing happens when it has ended.
     pub fn abort(&self) {
         let _ = fs::write(self.directory.join("abort"), "1");
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Some(place) = &self.mounted_at {
-            let _ = rustix::mount::unmount(place.path(), UnmountFlags::DETACH);
-        }
     }
 }
 

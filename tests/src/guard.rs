@@ -2,8 +2,10 @@
 
 use crate::connection::Connection;
 use rustix::mount::{MountFlags, UnmountFlags};
-use std::path::Path;
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
 
 /// Returns from a test that cannot run here, which the condition has reported.
 #[macro_export]
@@ -42,17 +44,26 @@ impl<P: AsRef<Path>> Detach<P> {
     /// Mounts a tmpfs there.
     #[track_caller]
     pub fn tmpfs(at: P) -> Self {
-        let data = None::<&std::ffi::CStr>;
-        let mounted = rustix::mount::mount(
-            "thrufs-test",
-            at.as_ref(),
-            "tmpfs",
-            MountFlags::empty(),
-            data,
-        );
-        mounted.unwrap();
+        let (flags, none) = (MountFlags::empty(), None::<&CStr>);
+        rustix::mount::mount("thrufs-test", at.as_ref(), "tmpfs", flags, none).unwrap();
         Self(at)
     }
+}
+
+/// Where a file system of the kernel is: `usual`, or where it is mounted for as long as the guard lives, if
+/// nothing is at `known` there.
+pub fn of_kernel(
+    kind: &str,
+    usual: &Path,
+    known: &str,
+) -> std::io::Result<(PathBuf, Option<Detach<TempDir>>)> {
+    if usual.join(known).is_dir() {
+        return Ok((usual.to_owned(), None));
+    }
+    let place = TempDir::with_prefix("thrufs-test-")?;
+    let (flags, none) = (MountFlags::empty(), None::<&CStr>);
+    rustix::mount::mount("thrufs-test", place.path(), kind, flags, none)?;
+    Ok((place.path().to_owned(), Some(Detach(place))))
 }
 
 impl<P: AsRef<Path>> Drop for Detach<P> {

@@ -31,6 +31,5 @@ pub mod storm;
 pub mod suite;
 pub mod tracer;
 pub mod transport;
-pub mod tree;
 
 pub use running::wait_until;

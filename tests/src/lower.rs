@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use thrufs_testing::Tree;
 
 /// Which file system lies beneath the tree under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,9 +39,7 @@ impl Lower {
             Self::Default => "default",
         }
     }
-}
 
-impl Lower {
     pub fn is_known(self) -> bool {
         let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
         self == Self::Default || known.split_whitespace().any(|word| word == self.name())
@@ -180,14 +179,25 @@ impl Ground {
         &self.mnt
     }
 
-    /// The directory that holds all the others, for logs.
     /// The root of the lower file system.
     pub fn lower(&self) -> &Path {
         &self.lower_dir
     }
 
+    /// The directory that holds all the others, for logs.
     pub fn base(&self) -> &Path {
         self.base.path()
+    }
+}
+
+/// As it is, without a server.
+impl Tree for Ground {
+    fn root(&self) -> &Path {
+        &self.source
+    }
+
+    fn beneath(&self) -> &Path {
+        &self.source
     }
 }
 

@@ -77,21 +77,3 @@ fn rate(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{ROWS, measure};
-    use std::time::Duration;
-
-    #[test]
-    fn every_row_is_measured_and_others_are_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        for row in ROWS {
-            let rate = measure(row, directory.path(), Duration::from_millis(20)).unwrap();
-            assert!(rate > 1.0 && rate.is_finite(), "{row}: {rate}");
-        }
-        assert!(measure("nothing", directory.path(), Duration::ZERO).is_err());
-        let list = std::fs::read_dir(directory.path().join("list")).unwrap();
-        assert_eq!(list.count(), 10_000);
-    }
-}

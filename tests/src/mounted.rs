@@ -1,7 +1,6 @@
 //! A tree mounted by the `thrufs` command. Drop ends the server and detaches what is still mounted.
 
 use std::path::Path;
-use std::process::Command;
 
 use rustix::process::Signal;
 use thrufs_testing::Tree;
@@ -68,11 +67,7 @@ impl Mounted {
     /// What `thrufs ctl` prints about the mount.
     #[track_caller]
     pub fn ctl(&self, command: &str) -> String {
-        let mut ctl = Command::new(programs::thrufs().unwrap());
-        let output = ctl.arg("ctl").arg(self.mnt()).arg(command).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        programs::ctl(self.mnt(), command)
     }
 
     /// Waits until the mount shows all changes beneath.

@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use thrufs_testing::process::Process;
 
@@ -48,6 +49,15 @@ pub fn start_helper<S: AsRef<OsStr>>(command: &[S]) -> Process {
 #[track_caller]
 pub fn run_helper<S: AsRef<OsStr>>(command: &[S]) -> String {
     start_helper(command).output()
+}
+
+/// What `thrufs ctl` prints about the mount at `mnt`.
+#[track_caller]
+pub fn ctl(mnt: &Path, command: &str) -> String {
+    let mut ctl = Command::new(thrufs().unwrap());
+    let output = ctl.arg("ctl").arg(mnt).arg(command).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 pub fn slow_files() -> PathBuf {

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::compare::{differences, snapshot};
-use crate::tree::Native;
+use crate::lower::{Ground, Lower};
 use thrufs_testing::steps::Steps;
 use thrufs_testing::{Random, Tree};
 
@@ -132,7 +132,7 @@ pub fn timestamps(tv_sec: i64, tv_nsec: i64) -> Timestamps {
 }
 
 /// One sequence in a directory of its own in both trees. The error tells the step.
-fn run_case(tree: &dyn Tree, native: &Native, seed: u64) -> Result<usize, String> {
+fn run_case(tree: &dyn Tree, native: &Ground, seed: u64) -> Result<usize, String> {
     let name = format!("case-{seed}");
     let mut random = Random(seed);
     let [above, twin] = [tree.root(), native.root()].map(|root| root.join(&name));
@@ -208,7 +208,7 @@ fn brief(outcome: &Outcome) -> String {
 pub fn run_cases(tree: &dyn Tree, what: &str, test: &str) {
     let cases = thrufs_test_report::number("THRUFS_PROPERTY_CASES", CASES_DEFAULT);
     let mut seed = thrufs_test_report::seed();
-    let native = Native::start();
+    let native = Ground::prepare(Lower::Default).expect("a temporary directory");
     let mut successes = 0;
     for _ in 0..cases {
         match run_case(tree, &native, seed) {

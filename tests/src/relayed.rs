@@ -34,6 +34,17 @@ impl Queues {
         indirect: true,
     };
 
+    pub const TWO: Self = Self {
+        count: 2,
+        ..Self::USUAL
+    };
+
+    pub const SHORT: Self = Self {
+        size: 8,
+        indirect: false,
+        ..Self::USUAL
+    };
+
     /// A short name for reports: only what is unusual.
     pub fn name(self) -> String {
         let mut name = String::new();

@@ -7,21 +7,28 @@ use std::sync::Arc;
 use thrufs_testing::{Need, Setup, Tree, posix};
 
 use crate::guest::Share;
-use crate::lower::Lower;
+use crate::lower::{Ground, Lower};
 use crate::mounted::Mounted;
 use crate::relayed::{Queues, Relayed};
 use crate::transport::Transport;
-use crate::tree::Native;
+
+/// How a tree on the lower file system is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Native,
+    Mount,
+    /// By the shares of the guest that this runs in.
+    Guest,
+    /// By a share that a relay mounts here.
+    Relay(Queues),
+}
 
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub lower: Lower,
-    /// Options of the mount or share, or none for a native run.
-    pub options: Option<&'static str>,
-    /// The shares of the guest that this runs in.
-    pub share: Option<Share>,
-    /// The queues of the relay that mounts a share here.
-    pub queues: Option<Queues>,
+    pub way: Way,
+    /// Those of the mount or share.
+    pub options: &'static str,
 }
 
 impl Setting {
@@ -38,22 +45,24 @@ impl Setting {
         let options: &'static str = variable("OPTIONS")?.leak();
         Ok(Setting {
             lower,
-            options: Some(options),
-            share: Some(Share),
-            queues: None,
+            way: Way::Guest,
+            options,
         })
+    }
+
+    fn is_share(&self) -> bool {
+        matches!(self.way, Way::Guest | Way::Relay(_))
     }
 
     /// Whether the mount uses passthrough.
     fn passes_through(&self) -> bool {
-        self.share.is_none()
-            && self.queues.is_none()
-            && !self.has_option("nopassthrough")
-            && !self.has_option("writeback")
+        let is_off = self.has_option("nopassthrough") || self.has_option("writeback");
+        self.way == Way::Mount && !is_off
     }
 
     fn shares_locks(&self) -> bool {
-        let is_default = self.queues.is_none() && !self.has_option("locks=local");
+        let is_relay = matches!(self.way, Way::Relay(_));
+        let is_default = !is_relay && !self.has_option("locks=local");
         is_default || self.has_option("locks=shared")
     }
 
@@ -63,39 +72,34 @@ impl Setting {
     }
 
     fn has_option(&self, wanted: &str) -> bool {
-        self.options
-            .is_some_and(|options| options.split(',').any(|option| option == wanted))
+        self.options.split(',').any(|option| option == wanted)
     }
 }
 
 impl Setup for Setting {
     fn name(&self) -> String {
-        let way = match (self.options, self.share) {
-            (None, _) => "native",
-            (_, Some(_)) => "guest",
-            _ if self.queues.is_some() => "relay",
-            _ => "mount",
+        let way = match self.way {
+            Way::Native => "native".to_owned(),
+            Way::Mount => "mount".to_owned(),
+            Way::Guest => "guest".to_owned(),
+            Way::Relay(queues) => format!("relay{}", queues.name()),
         };
-        let queues = self.queues.map(Queues::name).unwrap_or_default();
-        match self.options {
-            None | Some("") => format!("{way}{queues} {}", self.lower.name()),
-            Some(options) => format!("{way}{queues} {} {options}", self.lower.name()),
-        }
+        let name = format!("{way} {} {}", self.lower.name(), self.options);
+        name.trim_end().to_owned()
     }
 
     fn start(&self) -> Result<Arc<dyn Tree>, String> {
-        if let (Some(queues), Some(options)) = (self.queues, self.options) {
-            return Ok(Arc::new(Relayed::start_on(self.lower, options, queues)?));
-        }
-        Ok(match (self.share, self.options) {
-            (Some(share), _) => Arc::new(share),
-            (None, None) => Arc::new(Native::start_on(self.lower)?),
-            (None, Some(options)) => Arc::new(Mounted::start_on(self.lower, options)?),
+        let (lower, options) = (self.lower, self.options);
+        Ok(match self.way {
+            Way::Native => Arc::new(Ground::prepare(lower)?),
+            Way::Mount => Arc::new(Mounted::start_on(lower, options)?),
+            Way::Guest => Arc::new(Share),
+            Way::Relay(queues) => Arc::new(Relayed::start_on(lower, options, queues)?),
         })
     }
 
     fn lacks(&self, need: Need) -> Option<&'static str> {
-        let mounted = self.options.is_some();
+        let mounted = self.way != Way::Native;
         match need {
             Need::Acl if mounted && !self.has_option("acl") => {
                 Some("ACLs are enforced on mounts with the option acl only")
@@ -126,16 +130,14 @@ impl Setup for Setting {
             Need::TruncateToSameSize if matches!(self.lower, Lower::Xfs | Lower::Btrfs) => {
                 Some("this file system leaves the times when the size stays")
             }
-            Need::HostMaps if self.share.is_some() => {
+            Need::HostMaps if self.way == Way::Guest => {
                 Some("the file system beneath is a share as well, with the guest's maps")
             }
-            Need::SharedMaps
-                if (self.queues.is_some() || self.share.is_some()) && self.maps_are_private() =>
-            {
+            Need::SharedMaps if self.is_share() && self.maps_are_private() => {
                 Some("data that are not cached are not mapped shared, without allow_mmap")
             }
             Need::TrustedAttributes
-                if self.queues.is_some() && !self.has_option("modcaps=+sys_admin") =>
+                if matches!(self.way, Way::Relay(_)) && !self.has_option("modcaps=+sys_admin") =>
             {
                 Some("the worker of a share has no SYS_ADMIN unless an option keeps it")
             }
@@ -148,10 +150,7 @@ impl Setup for Setting {
             Need::CloseToOpen if self.has_option("cache=always") => {
                 Some("cache=always is for files without other writers")
             }
-            Need::Notifications
-                if (self.queues.is_some() || self.share.is_some())
-                    && !self.has_option("cache=never") =>
-            {
+            Need::Notifications if self.is_share() && !self.has_option("cache=never") => {
                 Some("a guest's kernel cannot be notified of a change")
             }
             Need::Notifications if self.has_option("writeback") => {
@@ -186,44 +185,28 @@ pub fn run_with(arguments: impl IntoIterator<Item = String>, settings: Vec<Setti
 /// The file systems that are served with default options only.
 const OTHERS: [Lower; 3] = [Lower::Xfs, Lower::Btrfs, Lower::Overlay];
 
-pub fn native_settings() -> Vec<Setting> {
-    let lowers = [Lower::Tmpfs, Lower::Ext4].into_iter().chain(OTHERS);
-    known(lowers.map(|lower| Setting {
-        lower,
-        options: None,
-        share: None,
-        queues: None,
-    }))
-}
-
-pub fn mount_setting(lower: Lower, options: &'static str) -> Setting {
+pub fn setting(lower: Lower, way: Way, options: &'static str) -> Setting {
     Setting {
         lower,
-        options: Some(options),
-        share: None,
-        queues: None,
+        way,
+        options,
     }
+}
+
+pub fn native_settings() -> Vec<Setting> {
+    let lowers = [Lower::Tmpfs, Lower::Ext4].into_iter().chain(OTHERS);
+    known(lowers.map(|lower| setting(lower, Way::Native, "")))
 }
 
 /// All settings of the mount run: `options` on tmpfs and on ext4, `tmpfs_options` on tmpfs alone, the
 /// defaults on the others.
 pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) -> Vec<Setting> {
-    let on = |lower| move |options: &&'static str| mount_setting(lower, options);
+    let on = |lower| move |options: &&'static str| setting(lower, Way::Mount, options);
     let tmpfs = options.iter().map(on(Lower::Tmpfs));
     let ext4 = options.iter().map(on(Lower::Ext4));
     let tmpfs_alone = tmpfs_options.iter().map(on(Lower::Tmpfs));
-    let others = OTHERS.map(|lower| mount_setting(lower, ""));
+    let others = OTHERS.map(|lower| setting(lower, Way::Mount, ""));
     known(tmpfs.chain(ext4).chain(tmpfs_alone).chain(others))
-}
-
-/// A setting of a share, mounted by a relay over such queues.
-pub fn relay_setting(lower: Lower, options: &'static str, queues: Queues) -> Setting {
-    Setting {
-        lower,
-        options: Some(options),
-        share: None,
-        queues: Some(queues),
-    }
 }
 
 /// The settings whose file system and transport this kernel has; reports the others as skipped.
@@ -242,5 +225,5 @@ fn is_missing(setting: &Setting) -> Option<String> {
     if !setting.lower.is_known() {
         return Some("not in this kernel".to_owned());
     }
-    Transport::of(setting.options?).is_missing()
+    Transport::of(setting.options).is_missing()
 }

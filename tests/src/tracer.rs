@@ -1,14 +1,15 @@
 //! Requests counted by the kernel's tracepoint `fuse:fuse_request_send`. Needs tracefs.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use tempfile::TempDir;
+
+use crate::guard::{Detach, of_kernel};
 
 /// How long after an operation a background request may still be sent.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
@@ -20,43 +21,20 @@ const BUFFER_KIB: &str = "4096";
 /// when dropped, with the tracefs that was mounted for it.
 pub struct Tracer {
     instance: PathBuf,
-    mounted_at: Option<tempfile::TempDir>,
-}
-
-/// Where tracefs is, mounted by us if the system has not.
-fn tracefs() -> Result<(PathBuf, Option<tempfile::TempDir>), String> {
-    let usual = Path::new("/sys/kernel/tracing");
-    if usual.join("instances").is_dir() {
-        return Ok((usual.to_owned(), None));
-    }
-    let dir = tempfile::Builder::new()
-        .prefix("thrufs-test-")
-        .tempdir()
-        .unwrap();
-    rustix::mount::mount(
-        "thrufs-test",
-        dir.path(),
-        "tracefs",
-        MountFlags::empty(),
-        None::<&CStr>,
-    )
-    .map_err(|error| format!("tracefs cannot be mounted: {error}"))?;
-    Ok((dir.path().to_owned(), Some(dir)))
+    _mounted: Option<Detach<TempDir>>,
 }
 
 impl Tracer {
     /// Traces the connection of the mount at `mnt`; fails without tracefs.
     pub fn start(mnt: &Path) -> Result<Self, String> {
-        let (root, mounted_at) = tracefs()?;
+        let (root, mounted) = of_kernel("tracefs", Path::new("/sys/kernel/tracing"), "instances")
+            .map_err(|error| format!("tracefs cannot be mounted: {error}"))?;
         let connection = rustix::fs::minor(fs::metadata(mnt).unwrap().dev());
-        let instance = root.join(format!(
-            "instances/thrufs-test-{}-{connection}",
-            std::process::id()
-        ));
+        let name = format!("thrufs-test-{}-{connection}", std::process::id());
         // From here on, drop undoes what was done.
         let tracer = Self {
-            instance,
-            mounted_at,
+            instance: root.join("instances").join(name),
+            _mounted: mounted,
         };
         let text = |error: std::io::Error| format!("{}: {error}", tracer.instance.display());
         fs::create_dir(&tracer.instance).map_err(text)?;
@@ -128,9 +106,6 @@ impl Drop for Tracer {
             if let Err(error) = fs::remove_dir(&self.instance) {
                 eprintln!("thrufs-tests: {} stays: {error}", self.instance.display());
             }
-        }
-        if let Some(dir) = &self.mounted_at {
-            let _ = rustix::mount::unmount(dir.path(), UnmountFlags::DETACH);
         }
     }
 }

@@ -56,15 +56,12 @@ fn allocations_of(work: impl FnOnce()) -> u64 {
 
 #[test]
 fn the_hot_requests_allocate_nothing() {
-    hot_requests(Resources::default());
-}
-
-#[test]
-fn the_hot_requests_with_a_ledger_allocate_nothing() {
-    hot_requests(Resources {
-        ledger: Some(Ledger::new().unwrap()),
-        ..Resources::default()
-    });
+    for ledger in [None, Some(Ledger::new().unwrap())] {
+        hot_requests(Resources {
+            ledger,
+            ..Resources::default()
+        });
+    }
 }
 
 fn hot_requests(resources: Resources) {

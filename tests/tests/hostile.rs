@@ -19,11 +19,12 @@ mod mount;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use thrufs_tests::compare::snapshot;
 use thrufs_tests::guard::StopAll;
 use thrufs_tests::machine::{descriptors, status};
 use thrufs_tests::skip_if;
@@ -112,17 +113,6 @@ fn use_it(client: &Client<FrontEnd>, directory: NodeId, round: u64) -> bool {
 fn own_place(client: &Client<FrontEnd>, name: &str) -> NodeId {
     let made = client.root().mkdir(NodeId::ROOT, name.as_bytes(), 0o700);
     NodeId(made.unwrap().nodeid)
-}
-
-/// Everything under a directory with its content.
-fn picture(directory: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
-    let entries = fs::read_dir(directory).unwrap().flatten();
-    let one = |entry: fs::DirEntry| {
-        let mode = entry.metadata().unwrap().mode();
-        let content = fs::read(entry.path()).unwrap_or_default();
-        (entry.file_name().into_string().unwrap(), (mode, content))
-    };
-    entries.map(one).collect()
 }
 
 /// Removes what misbehaving clients made, and restores the directory's mode.
@@ -280,7 +270,7 @@ fn a_hostile_time() {
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     fs::write(ground.outside().join("a"), "not theirs").unwrap();
     fs::create_dir(ground.outside().join("dir")).unwrap();
-    let outside = picture(ground.outside());
+    let outside = snapshot(ground.outside()).unwrap();
     let share = Share::start(ground.source(), ground.base(), "locks=shared").unwrap();
     wait_until("a worker that waits", || share.workers().len() == 1);
     let usual = descriptors(share.pid());
@@ -325,21 +315,15 @@ fn a_hostile_time() {
     wait_until("all workers but one to end", || share.workers().len() == 1);
     // The watcher of the spare worker may not have been there at first.
     let most = usual + 1;
-    let begun = Instant::now();
-    while descriptors(share.pid()) > most {
-        let now = descriptors(share.pid());
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "{now} descriptors, {usual} at first"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("descriptors to be closed", || {
+        descriptors(share.pid()) <= most
+    });
     clean(ground.source());
     let client = connect(&share);
     let place = own_place(&client, "well-meaning-afterwards");
     assert!(use_it(&client, place, 0), "there is room");
     client.unmount();
-    assert_eq!(picture(ground.outside()), outside);
+    assert_eq!(snapshot(ground.outside()).unwrap(), outside);
     let log = share.log_text();
     assert!(!has_failed(&log), "{log}");
 }

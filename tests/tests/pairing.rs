@@ -161,17 +161,6 @@ fn a_paired_reader_is_not_starved() {
 }
 
 #[test]
-#[ignore = "soak: whether threads are paired depends on the scheduler"]
-fn stopping_does_not_wait_for_a_pair() {
-    skip_if!(must_skip_pairing());
-    let (mut mounted, worker) = mounted("");
-    ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
-    let start = Instant::now();
-    mounted.stop().unwrap();
-    assert!(start.elapsed() < PATIENCE / 2);
-}
-
-#[test]
 fn it_can_be_turned_off() {
     skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("nopairing");

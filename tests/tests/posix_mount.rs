@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use thrufs_test_report::is_full;
 use thrufs_tests::lower::Lower;
-use thrufs_tests::{mount_point, suite};
+use thrufs_tests::mount_point;
+use thrufs_tests::suite::{self, Way, setting};
 
 /// What decides whether a change lands: both transports, the data paths, shared locks with ACLs.
 const GATE: &[(Lower, &str)] = &[
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         suite::mount_settings(OPTIONS, TMPFS_OPTIONS)
     } else {
         let gate = GATE.iter();
-        suite::known(gate.map(|(lower, options)| suite::mount_setting(*lower, options)))
+        suite::known(gate.map(|(lower, options)| setting(*lower, Way::Mount, options)))
     };
     suite::run(settings, mount_point::cannot_mount())
 }

@@ -7,7 +7,7 @@ use thrufs_test_report::is_full;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mount_point;
 use thrufs_tests::relayed::Queues;
-use thrufs_tests::suite::{self, Setting, relay_setting};
+use thrufs_tests::suite::{self, Setting, Way, setting};
 
 /// For each setting: as after `-o` of the share, on tmpfs.
 const OPTIONS: &[&str] = &[
@@ -20,22 +20,11 @@ const OPTIONS: &[&str] = &[
     "cache=never,allow_mmap,modcaps=+sys_admin",
 ];
 
-const TWO: Queues = Queues {
-    count: 2,
-    ..Queues::USUAL
-};
-
-const SHORT: Queues = Queues {
-    size: 8,
-    indirect: false,
-    ..Queues::USUAL
-};
-
 /// What decides whether a change lands, on tmpfs.
 const GATE: &[(&str, Queues)] = &[
     ("", Queues::USUAL),
     ("cache=never,allow_mmap,modcaps=+sys_admin", Queues::USUAL),
-    ("", SHORT),
+    ("", Queues::SHORT),
 ];
 
 fn main() -> ExitCode {
@@ -43,18 +32,22 @@ fn main() -> ExitCode {
     suite::run(settings, mount_point::cannot_mount())
 }
 
+fn relayed(lower: Lower, options: &'static str, queues: Queues) -> Setting {
+    setting(lower, Way::Relay(queues), options)
+}
+
 fn gate() -> Vec<Setting> {
     let gate = GATE.iter();
-    gate.map(|(options, queues)| relay_setting(Lower::Tmpfs, options, *queues))
+    gate.map(|(options, queues)| relayed(Lower::Tmpfs, options, *queues))
         .collect()
 }
 
 fn all() -> Vec<Setting> {
     let options = OPTIONS.iter();
     let mut all: Vec<_> = options
-        .map(|options| relay_setting(Lower::Tmpfs, options, Queues::USUAL))
+        .map(|options| relayed(Lower::Tmpfs, options, Queues::USUAL))
         .collect();
-    all.extend([TWO, SHORT].map(|queues| relay_setting(Lower::Tmpfs, "", queues)));
-    all.push(relay_setting(Lower::Ext4, "", Queues::USUAL));
+    all.extend([Queues::TWO, Queues::SHORT].map(|queues| relayed(Lower::Tmpfs, "", queues)));
+    all.push(relayed(Lower::Ext4, "", Queues::USUAL));
     all
 }

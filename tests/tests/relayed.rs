@@ -1,63 +1,38 @@
-//! Shares mounted here through the queues of a virtio-fs device: random operations against a native twin in
-//! every cache mode, and faults beneath and between.
+//! Shares mounted here through the queues of a virtio-fs device: random operations against a native twin
+//! over queues of each shape, and faults beneath and between.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs_tests::skip_if;
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::fence::record_lock::{self, Kind, Owner, Range};
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::{is_mounted, must_skip};
 use thrufs_tests::property;
 use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
+use thrufs_tests::server::kill_process;
 use thrufs_tests::wait_until;
 
-fn run_cases(options: &str, queues: Queues) {
+#[test]
+fn operations_are_the_same_over_queues_of_each_shape() {
     skip_if!(must_skip());
-    let relayed = Relayed::start_on(Lower::Default, options, queues).unwrap();
-    let what = format!("share with \"{options}\"{}", queues.name());
-    property::run_cases(&relayed, &what, &thrufs_test_report::test());
-    relayed.relay().stop().unwrap();
-}
-
-#[test]
-fn operations_are_the_same_by_default() {
-    run_cases("", Queues::USUAL);
-}
-
-#[test]
-fn operations_are_the_same_with_writeback() {
-    run_cases("writeback", Queues::USUAL);
-}
-
-#[test]
-fn operations_are_the_same_over_two_queues() {
-    let queues = Queues {
-        count: 2,
-        ..Queues::USUAL
-    };
-    run_cases("", queues);
-}
-
-#[test]
-fn operations_are_the_same_over_a_short_queue() {
-    let queues = Queues {
-        size: 8,
-        indirect: false,
-        ..Queues::USUAL
-    };
-    run_cases("", queues);
+    for queues in [Queues::USUAL, Queues::TWO, Queues::SHORT] {
+        let relayed = Relayed::start_on(Lower::Default, "", queues).unwrap();
+        let what = format!("share{}", queues.name());
+        property::run_cases(&relayed, &what, &thrufs_test_report::test());
+        relayed.relay().stop().unwrap();
+    }
 }
 
 fn start(options: &str) -> Relayed {
@@ -88,11 +63,7 @@ fn serving_workers(share: &Share) -> Vec<u32> {
 fn many_files_at_once_come_back_whole() {
     skip_if!(must_skip());
     const THREADS: usize = 8;
-    let queues = Queues {
-        count: 2,
-        ..Queues::USUAL
-    };
-    let relayed = Relayed::start_on(Lower::Tmpfs, "", queues).unwrap();
+    let relayed = Relayed::start_on(Lower::Tmpfs, "", Queues::TWO).unwrap();
     let mnt = relayed.relay().mnt();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -124,7 +95,6 @@ fn programs_do_not_notice_that_a_worker_dies() {
     // Fewer deaths than are allowed in a minute.
     for round in 0..8_u64 {
         let workers = serving_workers(share);
-        let pid = Pid::from_raw(workers[0].try_into().unwrap()).unwrap();
         std::thread::scope(|scope| {
             let busy = scope.spawn(move || {
                 for number in 0..200 {
@@ -137,7 +107,7 @@ fn programs_do_not_notice_that_a_worker_dies() {
                 }
             });
             std::thread::sleep(Duration::from_millis(10 + 7 * round));
-            kill_process(pid, Signal::KILL).unwrap();
+            kill_process(workers[0], Signal::KILL);
             busy.join().unwrap();
         });
         open.write_all_at(&[round as u8; 10], 10 * round).unwrap();
@@ -180,8 +150,7 @@ fn no_count_under_a_lock_is_lost_when_workers_die() {
                 scope.spawn(move || (0..4).for_each(|_| count(root)));
             }
             std::thread::sleep(Duration::from_millis(10 + 13 * round));
-            let pid = Pid::from_raw(worker().unwrap().try_into().unwrap()).unwrap();
-            kill_process(pid, Signal::KILL).unwrap();
+            kill_process(worker().unwrap(), Signal::KILL);
         });
     }
     count(roots[1]);
@@ -208,8 +177,7 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
             }
             None
         });
-        let pid = Pid::from_raw(workers[0].try_into().unwrap()).unwrap();
-        kill_process(pid, Signal::KILL).unwrap();
+        kill_process(workers[0], Signal::KILL);
         let seen = busy.join().unwrap();
         // ENOENT once the mount is gone and the directory beneath shows.
         let known = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ENOENT];
@@ -231,86 +199,6 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
     let again = Relay::start(share.socket(), mnt, Queues::USUAL).unwrap();
     assert!(lock_path.exists());
     again.stop().unwrap();
-}
-
-#[test]
-fn a_full_disk_is_reported_and_the_mount_continues() {
-    skip_if!(must_skip());
-    for options in ["", "cache=never", "writeback"] {
-        let relayed = start(options);
-        let path = relayed.relay().mnt().join("file");
-        let mut file = File::create(&path).unwrap();
-        let piece = vec![7; 1 << 20];
-        // The file system beneath has room for 512 MiB.
-        let full = (0..600).find_map(|_| errno(file.write_all(&piece)));
-        let full = full.or_else(|| errno(file.sync_all()));
-        assert_eq!(full, Some(libc::ENOSPC), "{options}");
-        drop(file);
-        fs::remove_file(&path).unwrap();
-        fs::write(&path, &piece).unwrap();
-        assert!(fs::read(&path).unwrap() == piece, "{options}");
-        relayed.relay().stop().unwrap();
-    }
-}
-
-#[test]
-fn a_source_that_is_removed_is_an_empty_directory() {
-    skip_if!(must_skip());
-    let relayed = start("cache=never");
-    let (mnt, source) = (relayed.relay().mnt(), relayed.ground().source());
-    fs::create_dir(source.join("dir")).unwrap();
-    fs::write(source.join("dir/file"), "content").unwrap();
-    let mut open = File::open(mnt.join("dir/file")).unwrap();
-    fs::remove_dir_all(source).unwrap();
-    assert_eq!(
-        errno(fs::metadata(mnt.join("dir/file"))),
-        Some(libc::ENOENT)
-    );
-    let made = errno(fs::write(mnt.join("new"), ""));
-    assert!(
-        matches!(made, Some(libc::ENOENT | libc::ESTALE)),
-        "{made:?}"
-    );
-    assert_eq!(fs::read_dir(mnt).unwrap().count(), 0);
-    let content = io::read_to_string(&mut open).unwrap();
-    assert_eq!(content, "content", "what is open stays");
-    drop(open);
-    relayed.relay().stop().unwrap();
-}
-
-#[test]
-fn a_directory_that_becomes_a_link_leads_nowhere_outside() {
-    skip_if!(must_skip());
-    for options in ["", "cache=never", "cache=always"] {
-        let relayed = start(options);
-        let (mnt, ground) = (relayed.relay().mnt(), relayed.ground());
-        let (source, outside) = (ground.source(), ground.outside());
-        fs::create_dir(source.join("dir")).unwrap();
-        fs::write(source.join("dir/file"), "inside").unwrap();
-        fs::write(outside.join("file"), "secret").unwrap();
-        fs::write(outside.join("other"), "secret").unwrap();
-        let held = rustix::fs::open(
-            mnt.join("dir"),
-            rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY,
-            rustix::fs::Mode::empty(),
-        )
-        .unwrap();
-        fs::read(mnt.join("dir/file")).unwrap();
-        fs::rename(source.join("dir"), source.join("moved")).unwrap();
-        symlink(outside, source.join("dir")).unwrap();
-        // By the directory that the client holds, never what the link leads to.
-        let flags = rustix::fs::OFlags::RDONLY;
-        let other = rustix::fs::openat(&held, "other", flags, rustix::fs::Mode::empty());
-        assert_eq!(other.err(), Some(rustix::io::Errno::NOENT), "{options}");
-        if let Ok(file) = rustix::fs::openat(&held, "file", flags, rustix::fs::Mode::empty()) {
-            let content = io::read_to_string(File::from(file)).unwrap();
-            assert_eq!(content, "inside", "{options}");
-        }
-        let made = rustix::fs::mkdirat(&held, "made", rustix::fs::Mode::RWXU);
-        assert!(!outside.join("made").exists(), "{options}: {made:?}");
-        drop(held);
-        relayed.relay().stop().unwrap();
-    }
 }
 
 #[test]
@@ -386,8 +274,7 @@ fn several_clients_of_one_share_see_each_other() {
         let waiter = scope.spawn(|| flock(&files[1], FlockOperation::LockExclusive));
         std::thread::sleep(Duration::from_millis(100));
         assert!(!waiter.is_finished());
-        let relay = Pid::from_raw(a.pid().try_into().unwrap()).unwrap();
-        kill_process(relay, Signal::KILL).unwrap();
+        kill_process(a.pid(), Signal::KILL);
         wait_until("the lock", || waiter.is_finished());
         waiter.join().unwrap().unwrap();
     });
@@ -413,8 +300,7 @@ fn a_wait_for_a_lock_is_interrupted_through_the_queues() {
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));
     assert!(waiter.try_wait().unwrap().is_none(), "it waits");
-    let pid = Pid::from_child(&waiter);
-    kill_process(pid, Signal::TERM).unwrap();
+    kill_process(waiter.id(), Signal::TERM);
     let mut ended = false;
     wait_until("the end of the waiter", || {
         ended = waiter.try_wait().unwrap().is_some();

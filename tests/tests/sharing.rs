@@ -71,23 +71,6 @@ fn attributes_have_other_names_on_the_host() {
 }
 
 #[test]
-fn attributes_that_a_map_denies() {
-    let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("file"), "").unwrap();
-    let map = ":bad:client:user.a:: :unsupported:client:user.b:: :ok:all:::";
-    let config = Config {
-        xattr_map: Some(map.parse().unwrap()),
-        ..Config::default()
-    };
-    let client = client(dir.path(), config);
-    let root = client.root();
-    let node = root.walk("file").unwrap();
-    assert_eq!(root.setxattr(node, b"user.a", b"1", 0), Err(Errno::EPERM));
-    assert_eq!(root.getxattr(node, b"user.b"), Err(Errno::EOPNOTSUPP));
-    assert_eq!(root.setxattr(node, b"user.c", b"1", 0), Ok(()));
-}
-
-#[test]
 fn capabilities_under_a_mapped_name_are_the_client_s_to_drop() {
     let dir = TempDir::new().unwrap();
     let negotiated = |map: Option<&str>| {

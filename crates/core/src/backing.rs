@@ -141,16 +141,3 @@ impl Services {
         Services::new(crate::Notifier::disconnected(), Backings::disconnected())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_a_connection_nothing_is_registered() {
-        let backings = Backings::disconnected();
-        let file = tempfile::tempfile().unwrap();
-        assert_eq!(backings.register(&file).unwrap_err(), Errno::ENOTCONN);
-        assert_eq!(backings.registered(), 0);
-    }
-}

@@ -63,8 +63,8 @@ pub fn truncate(descriptor: impl AsFd, length: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directories, open, root};
-    use rustix::fs::{AtFlags, OFlags, StatxFlags, Timespec, Timestamps};
+    use crate::test_ground::{directories, open};
+    use rustix::fs::{AtFlags, OFlags, StatxFlags};
     use std::os::fd::OwnedFd;
 
     fn stat(descriptor: &OwnedFd) -> rustix::fs::Statx {
@@ -101,47 +101,5 @@ mod tests {
     fn the_number_is_that_of_libc() {
         #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
         assert_eq!(SYS_FCHMODAT2, libc::SYS_fchmodat2);
-    }
-
-    #[test]
-    fn truncate_by_path_descriptor() {
-        for place in directories() {
-            let path = place.path().join("file");
-            std::fs::write(&path, b"content").unwrap();
-            let file = open(&path, OFlags::PATH);
-            truncate(&file, 3).unwrap();
-            assert_eq!(std::fs::read(&path).unwrap(), b"con");
-            truncate(&file, 1 << 20).unwrap();
-            assert_eq!(stat(&file).stx_size, 1 << 20);
-            assert_eq!(truncate(&file, u64::MAX), Err(Errno::INVAL));
-            let refused = truncate(open(place.path(), OFlags::PATH), 0);
-            assert_eq!(refused, Err(Errno::ISDIR));
-        }
-    }
-
-    /// The calls that this module leaves to `rustix`, on `O_PATH` descriptors.
-    #[test]
-    fn rustix_sets_owner_and_times_of_a_link_by_path_descriptor() {
-        let Some(()) = root() else { return };
-        for place in directories() {
-            let link = place.path().join("link");
-            std::os::unix::fs::symlink("nowhere", &link).unwrap();
-            let link = open(&link, OFlags::PATH);
-            let owner = Some(rustix::fs::Uid::from_raw(4242));
-            rustix::fs::chownat(&link, c"", owner, None, AtFlags::EMPTY_PATH).unwrap();
-            let when = Timespec {
-                tv_sec: 1_000_000,
-                tv_nsec: 5,
-            };
-            let times = Timestamps {
-                last_access: when,
-                last_modification: when,
-            };
-            rustix::fs::utimensat(&link, c"", &times, AtFlags::EMPTY_PATH).unwrap();
-            let stat = stat(&link);
-            assert_eq!((stat.stx_uid, stat.stx_gid), (4242, 0));
-            let mtime = (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec);
-            assert_eq!(mtime, (1_000_000, 5));
-        }
     }
 }

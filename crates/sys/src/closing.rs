@@ -19,14 +19,3 @@ pub fn close(descriptor: OwnedFd) -> Result<()> {
     // SAFETY: into_raw_fd left this as the only copy of the open descriptor.
     check_int(unsafe { libc::close(descriptor) }).map(drop)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn closing_a_plain_file_succeeds() {
-        let file = std::fs::File::open("/").unwrap();
-        assert_eq!(close(file.into()), Ok(()));
-    }
-}

@@ -247,56 +247,9 @@ pub fn die_with_parent() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory, in_a_thread, root, thread_status};
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-    use std::path::Path;
+    use crate::test_ground::{in_a_thread, root, thread_status};
 
     const CALLER: u32 = 54321;
-
-    fn set_mode(path: &Path, mode: u32) {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    }
-
-    fn mode(path: &Path) -> u32 {
-        std::fs::metadata(path).unwrap().mode() & 0o7777
-    }
-
-    fn has(capability: Capabilities) -> bool {
-        thread_effective().unwrap().contains(capability)
-    }
-
-    #[test]
-    fn ids_belong_to_the_thread() {
-        let Some(()) = root() else { return };
-        let place = directory();
-        set_mode(place.path(), 0o777);
-        let (there, here) = (place.path().join("there"), place.path().join("here"));
-        std::thread::scope(|scope| {
-            let (go, wait) = std::sync::mpsc::channel::<()>();
-            let (sender, receiver) = std::sync::mpsc::channel();
-            let there = &there;
-            scope.spawn(move || {
-                set_fsgid(CALLER + 1).unwrap();
-                set_fsuid(CALLER).unwrap();
-                sender.send(()).unwrap();
-                // Until the other thread has read its own ids.
-                wait.recv().unwrap();
-                std::fs::write(there, "").unwrap();
-                assert_eq!((current_fsuid(), current_fsgid()), (CALLER, CALLER + 1));
-            });
-            receiver.recv().unwrap();
-            assert_eq!((current_fsuid(), current_fsgid()), (0, 0));
-            std::fs::write(&here, "").unwrap();
-            go.send(()).unwrap();
-        });
-        let owner = |path| {
-            std::fs::metadata(path)
-                .map(|stat| (stat.uid(), stat.gid()))
-                .unwrap()
-        };
-        assert_eq!(owner(&there), (CALLER, CALLER + 1));
-        assert_eq!(owner(&here), (0, 0));
-    }
 
     #[test]
     fn minus_one_as_an_id_is_refused() {
@@ -322,56 +275,6 @@ mod tests {
             assert_eq!(set_fsuid(CALLER), Ok(()));
             assert_eq!(set_fsgid(CALLER), Ok(()));
             assert_eq!((current_fsuid(), current_fsgid()), (0, 0));
-        });
-    }
-
-    #[test]
-    fn capabilities_stay_with_keep_capabilities_on_setuid() {
-        let Some(()) = root() else { return };
-        let place = directory();
-        let secret = place.path().join("secret");
-        std::fs::write(&secret, "secret").unwrap();
-        set_mode(&secret, 0);
-        in_a_thread(|| {
-            set_fsuid(CALLER).unwrap();
-            assert!(!has(Capabilities::DAC_OVERRIDE));
-            assert!(std::fs::read(&secret).is_err());
-        });
-        in_a_thread(|| {
-            keep_capabilities_on_setuid().unwrap();
-            keep_capabilities_on_setuid().unwrap();
-            set_fsuid(CALLER).unwrap();
-            assert!(has(Capabilities::DAC_OVERRIDE));
-            assert_eq!(std::fs::read(&secret).unwrap(), b"secret");
-        });
-        let bits = rustix::thread::capabilities_secure_bits().unwrap();
-        assert!(
-            !bits.contains(CapabilitiesSecureBits::NO_SETUID_FIXUP),
-            "another thread's"
-        );
-    }
-
-    #[test]
-    fn without_fsetid_a_write_clears_suid() {
-        let Some(()) = root() else { return };
-        let place = directory();
-        let file = place.path().join("program");
-        std::fs::write(&file, "").unwrap();
-        set_mode(&file, 0o6777);
-        in_a_thread(|| {
-            std::fs::write(&file, "1").unwrap();
-            assert_eq!(mode(&file), 0o6777, "with FSETID they stay");
-            let all = thread_effective().unwrap();
-            set_effective(thread_sets().unwrap(), all - Capabilities::FSETID).unwrap();
-            assert_eq!(thread_effective(), Ok(all - Capabilities::FSETID));
-            let permitted = thread_sets().map(|sets| sets.permitted.contains(Capabilities::FSETID));
-            assert_eq!(permitted, Ok(true));
-            std::fs::write(&file, "2").unwrap();
-            assert_eq!(mode(&file), 0o777);
-            set_effective(thread_sets().unwrap(), all).unwrap();
-            set_mode(&file, 0o6777);
-            std::fs::write(&file, "3").unwrap();
-            assert_eq!(mode(&file), 0o6777, "taken up again");
         });
     }
 
@@ -425,18 +328,6 @@ mod tests {
             assert_eq!(thread_status("Umask"), "0000");
         });
         assert_eq!(thread_status("Umask"), before);
-    }
-
-    #[test]
-    fn a_mount_namespace_of_its_own() {
-        let Some(()) = root() else { return };
-        let namespace = || std::fs::read_link("/proc/thread-self/ns/mnt").unwrap();
-        let before = namespace();
-        in_a_thread(|| {
-            unshare_mount_namespace().unwrap();
-            assert_ne!(namespace(), before);
-        });
-        assert_eq!(namespace(), before);
     }
 
     #[test]

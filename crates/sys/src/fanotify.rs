@@ -328,42 +328,6 @@ mod tests {
     }
 
     #[test]
-    fn data_of_an_ignored_file_are_not_reported() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("file");
-        std::fs::write(&path, "data").unwrap();
-        let group = Group::new().unwrap();
-        let (directory, file) = (path_fd(place.path()), path_fd(&path));
-        let all = NAMES | DATA | ATTRIBUTES | OF_ENTRIES;
-        group.mark(directory.as_fd(), all).unwrap();
-        if group.ignore_data(file.as_fd()).is_err() {
-            return eprintln!("SKIPPED: needs Linux 6.0");
-        }
-        // Each of them by itself would end it, were it not to survive.
-        (0..2).for_each(|_| std::fs::write(&path, "other data").unwrap());
-        let mut buffer = vec![0; BUFFER_BYTES];
-        assert_eq!(
-            group.read(&mut buffer).unwrap_err(),
-            rustix::io::Errno::AGAIN
-        );
-        // Beside a mark of its own, which goes on reporting the rest.
-        group.mark(file.as_fd(), DATA | ATTRIBUTES).unwrap();
-        std::fs::write(&path, "data").unwrap();
-        rustix::fs::chmod(&path, Mode::RUSR).unwrap();
-        let events: Vec<_> = group.read(&mut buffer).unwrap().collect();
-        assert!(events.iter().all(|event| event.mask == ATTRIBUTES));
-        group.report_data(file.as_fd()).unwrap();
-        rustix::fs::chmod(&path, Mode::RWXU).unwrap();
-        std::fs::write(&path, "other data").unwrap();
-        let mut events = group.read(&mut buffer).unwrap();
-        assert!(events.any(|event| event.mask & DATA != 0));
-        std::fs::write(place.path().join("other"), "").unwrap();
-        let other = path_fd(&place.path().join("other"));
-        let unmarked = group.report_data(other.as_fd());
-        assert_eq!(unmarked, Err(rustix::io::Errno::NOENT));
-    }
-
-    #[test]
     fn writes_by_an_ignored_mount_are_not_reported() {
         if !crate::cred::thread_sets()
             .unwrap()

@@ -109,10 +109,8 @@ pub fn sync_init(device: impl AsFd) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory, root, skipped};
+    use crate::test_ground::skipped;
     use rustix::io::Errno;
-    use rustix::mount::{MountFlags, UnmountFlags};
-    use tempfile::TempDir;
 
     #[test]
     fn numbers() {
@@ -149,91 +147,5 @@ mod tests {
                 skipped("the part on SYNC_INIT: this kernel has none");
             }
         }
-    }
-
-    /// A session with which the device can be tried: INIT is answered, nothing else.
-    struct Session {
-        device: OwnedFd,
-        place: TempDir,
-    }
-
-    impl Session {
-        fn new(device: OwnedFd) -> Self {
-            let place = directory();
-            let options = format!(
-                "fd={},rootmode=40000,user_id=0,group_id=0",
-                device.as_raw_fd()
-            );
-            let options = std::ffi::CString::new(options).unwrap();
-            let flags = MountFlags::NODEV | MountFlags::NOSUID;
-            rustix::mount::mount("test", place.path(), "fuse", flags, options.as_c_str()).unwrap();
-            let session = Self { device, place };
-            let mut request = [0_u32; 2048];
-            session.read_init(&mut request);
-            session.answer_init(&request);
-            session
-        }
-
-        fn read_init(&self, request: &mut [u32; 2048]) {
-            let mut bytes = [0; 8192];
-            let length = rustix::io::read(&self.device, &mut bytes).unwrap();
-            for (word, bytes) in request.iter_mut().zip(bytes[..length].chunks_exact(4)) {
-                *word = u32::from_ne_bytes(bytes.try_into().unwrap());
-            }
-            assert_eq!(request[1], 26, "FUSE_INIT");
-        }
-
-        fn answer_init(&self, request: &[u32; 2048]) {
-            let mut reply = [0_u32; 20];
-            reply[0] = 80;
-            reply[2..4].copy_from_slice(&request[2..4]);
-            // Version 7.40, then readahead, and INIT_EXT to have flags2 read.
-            reply[4..8].copy_from_slice(&[7, 40, 0, 1 << 30]);
-            reply[9] = 4096;
-            // flags2: PASSTHROUGH, then a stacking depth of 1.
-            reply[12..14].copy_from_slice(&[1 << 5, 1]);
-            let bytes: Vec<u8> = reply.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            assert_eq!(rustix::io::write(&self.device, &bytes), Ok(80));
-        }
-    }
-
-    impl Drop for Session {
-        fn drop(&mut self) {
-            let _ = rustix::mount::unmount(self.place.path(), UnmountFlags::DETACH);
-        }
-    }
-
-    #[test]
-    fn channels_and_backing_files_of_a_session() {
-        let Some(()) = root() else { return };
-        let Some(device) = device() else { return };
-        let session = Session::new(device);
-        assert!(
-            matches!(sync_init(&session.device), Err(Errno::INVAL | Errno::NOTTY)),
-            "too late"
-        );
-        let channel = clone_channel(session.device.as_fd()).unwrap();
-        let flags = rustix::io::fcntl_getfd(&channel).unwrap();
-        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-
-        let place = directory();
-        let path = place.path().join("lower");
-        std::fs::write(&path, "").unwrap();
-        let lower = crate::test_ground::open(&path, OFlags::PATH);
-        let id = match backing_open(&session.device, lower.as_fd()) {
-            Err(Errno::PERM | Errno::NOTTY) => {
-                return skipped("the part on backing files: no passthrough here");
-            }
-            id => id.unwrap(),
-        };
-        assert!(id > 0);
-        let other = backing_open(&channel, lower.as_fd()).unwrap();
-        assert_ne!(other, id);
-        let directory = crate::test_ground::open(place.path(), OFlags::PATH);
-        assert_eq!(backing_open(&channel, directory.as_fd()), Err(Errno::ISDIR));
-        assert_eq!(backing_close(&channel, id), Ok(()));
-        assert_eq!(backing_close(&channel, id), Err(Errno::NOENT));
-        assert_eq!(backing_close(&session.device, other), Ok(()));
-        assert_eq!(backing_close(&session.device, -1), Err(Errno::INVAL));
     }
 }

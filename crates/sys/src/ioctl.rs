@@ -83,10 +83,8 @@ pub fn file_ioctl(descriptor: impl AsFd, command: u32, argument: &mut [u8]) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory, open, skipped};
+    use crate::test_ground::{directory, open};
     use rustix::fs::OFlags;
-
-    const FS_NODUMP_FL: u32 = 0x40;
 
     #[test]
     fn numbers() {
@@ -96,34 +94,6 @@ mod tests {
         assert_eq!(FS_IOC_GETVERSION, 0x8008_7601);
         assert_eq!(FS_IOC_FSGETXATTR, 0x801c_581f);
         assert_eq!(FS_IOC_FSSETXATTR, 0x401c_5820);
-    }
-
-    #[test]
-    fn flags_round_trip() {
-        let place = directory();
-        let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);
-        let mut four = [0; 4];
-        if let Err(error) = file_ioctl(&file, FS_IOC_GETFLAGS, &mut four) {
-            return skipped(&format!("no inode flags on this file system: {error}"));
-        }
-        let mut eight = [0xaa; 8];
-        file_ioctl(&file, FS_IOC_GETFLAGS, &mut eight).unwrap();
-        assert_eq!(eight[..4], four);
-        assert_eq!(eight[4..], [0xaa; 4]);
-
-        let flags = u32::from_ne_bytes(four) | FS_NODUMP_FL;
-        file_ioctl(&file, FS_IOC_SETFLAGS, &mut flags.to_ne_bytes()).unwrap();
-        file_ioctl(&file, FS_IOC_GETFLAGS, &mut four).unwrap();
-        assert_eq!(u32::from_ne_bytes(four), flags);
-
-        let mut fsxattr = [0; 28];
-        file_ioctl(&file, FS_IOC_FSGETXATTR, &mut fsxattr).unwrap();
-        // FS_XFLAG_NODUMP
-        assert_eq!(fsxattr[0] & 0x80, 0x80);
-        fsxattr[0] &= !0x80;
-        file_ioctl(&file, FS_IOC_FSSETXATTR, &mut fsxattr).unwrap();
-        file_ioctl(&file, FS_IOC_GETFLAGS, &mut four).unwrap();
-        assert_eq!(u32::from_ne_bytes(four) & FS_NODUMP_FL, 0);
     }
 
     #[test]

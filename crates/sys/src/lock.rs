@@ -211,29 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn ranges_conflict_between_descriptions_of_one_process() {
-        let (_place, first, second) = two();
-        ofd_set(&first, &lock(LockKind::Write, 10, 19)).unwrap();
-        let wanted = lock(LockKind::Read, 19, 30);
-        assert_eq!(ofd_set(&second, &wanted), Err(Errno::AGAIN));
-        let holder = ofd_get(&second, &wanted).unwrap().unwrap();
-        let (write, pid) = (lock(LockKind::Write, 10, 19), -1);
-        assert_eq!(holder, RangeLock { pid, ..write });
-        let own = ofd_get(&first, &wanted);
-        assert_eq!(own, Ok(None), "its own is not in the way");
-        ofd_set(&second, &lock(LockKind::Read, 20, 30)).unwrap();
-        ofd_set(&second, &lock(LockKind::Read, 0, 9)).unwrap();
-
-        ofd_set(&first, &lock(LockKind::Unlock, 15, 19)).unwrap();
-        assert_eq!(ofd_get(&second, &wanted), Ok(None));
-        let left = ofd_get(&second, &lock(LockKind::Read, 0, 100)).unwrap();
-        assert_eq!(left.unwrap().end, 14);
-        drop(first);
-        let all = lock(LockKind::Write, 0, u64::MAX);
-        assert_eq!(ofd_get(&second, &all), Ok(None));
-    }
-
-    #[test]
     fn ranges_to_the_end_and_invalid_ranges() {
         let (_place, first, second) = two();
         for end in [u64::MAX, END_OF_FILE, END_OF_FILE + 1] {
@@ -250,31 +227,6 @@ mod tests {
             let reversed = lock(LockKind::Read, start, end);
             assert_eq!(ofd_set(&first, &reversed), Err(Errno::INVAL));
         }
-    }
-
-    #[test]
-    fn querying_with_unlock_never_shows_other_locks() {
-        let (_place, first, second) = two();
-        ofd_set(&first, &lock(LockKind::Write, 0, 9)).unwrap();
-        let unlock = lock(LockKind::Unlock, 0, 9);
-        assert!(matches!(
-            ofd_get(&second, &unlock),
-            Ok(None) | Err(Errno::INVAL)
-        ));
-        match ofd_get(&first, &unlock) {
-            Err(error) => assert_eq!(error, Errno::INVAL, "an older kernel"),
-            own => assert_eq!(own.unwrap().map(|lock| lock.kind), Some(LockKind::Write)),
-        }
-    }
-
-    #[test]
-    fn ofd_locks_conflict_with_posix_locks() {
-        let (_place, first, second) = two();
-        rustix::fs::fcntl_lock(&first, FlockOperation::LockExclusive).unwrap();
-        let holder = ofd_get(&second, &lock(LockKind::Read, 0, 0))
-            .unwrap()
-            .unwrap();
-        assert_eq!(holder.pid, rustix::process::getpid().as_raw_nonzero().get());
     }
 
     /// Interrupts a waiting thread until it reports; returns how its wait ended.
@@ -321,19 +273,5 @@ mod tests {
         assert_eq!(waited, Err(Errno::INTR));
         flock(&first, LockKind::Unlock).unwrap();
         flock_wait(&second, LockKind::Write).unwrap();
-    }
-
-    #[test]
-    fn a_wait_ends_when_the_holder_unlocks() {
-        let (_place, first, second) = two();
-        let wanted = lock(LockKind::Write, 0, u64::MAX);
-        ofd_set(&first, &wanted).unwrap();
-        std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| ofd_set_wait(&second, &wanted));
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!waiter.is_finished());
-            drop(first);
-            assert_eq!(waiter.join().unwrap(), Ok(()));
-        });
     }
 }

@@ -167,19 +167,6 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_returns_from_the_idle_class() {
-        let Some(()) = root() else { return };
-        in_a_thread(|| {
-            let me = current_thread_id();
-            set_class(me, Class::Idle).unwrap();
-            assert_eq!(policy(), libc::SCHED_IDLE);
-            set_class(me, Class::Prompt).unwrap();
-            assert_eq!(policy(), libc::SCHED_OTHER);
-        });
-        assert!(may_leave_idle());
-    }
-
-    #[test]
     fn a_process_that_ends_leaves_the_idle_class() {
         let Some(()) = root() else { return };
         let _alone = crate::test_ground::FORKING.write().unwrap();

@@ -43,19 +43,3 @@ pub fn peer_user(socket: impl AsFd) -> Result<u32> {
         Err(Errno::INVAL)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::net::UnixStream;
-
-    #[test]
-    fn a_pair_is_connected_by_this_user() {
-        let (one, other) = UnixStream::pair().unwrap();
-        let own = rustix::process::geteuid().as_raw();
-        assert_eq!(peer_user(&one), Ok(own));
-        assert_eq!(peer_user(&other), Ok(own));
-        let file = std::fs::File::open("/").unwrap();
-        assert_eq!(peer_user(&file), Err(Errno::NOTSOCK));
-    }
-}

@@ -64,7 +64,7 @@ pub fn remove(descriptor: impl AsFd, name: &CStr) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directories, in_a_thread, open, root};
+    use crate::test_ground::{in_a_thread, open, root};
     use rustix::fs::OFlags;
     use rustix::io::Errno;
     use std::os::fd::BorrowedFd;
@@ -100,29 +100,6 @@ mod tests {
         remove(descriptor, name).unwrap();
         assert_eq!(remove(descriptor, name), Err(Errno::NODATA));
         assert!(names(descriptor).is_empty());
-    }
-
-    #[test]
-    fn every_kind_of_descriptor() {
-        let is_root = root().is_some();
-        for place in directories() {
-            let file = place.path().join("file");
-            all_four(
-                open(&file, OFlags::CREATE | OFlags::RDWR).as_fd(),
-                c"user.test",
-            );
-            all_four(open(&file, OFlags::PATH).as_fd(), c"user.test");
-            all_four(open(place.path(), OFlags::PATH).as_fd(), c"user.test");
-            let link = place.path().join("link");
-            std::os::unix::fs::symlink("file", &link).unwrap();
-            let link = open(&link, OFlags::PATH);
-            let refused = set(&link, c"user.test", b"", 0);
-            assert_eq!(refused, Err(Errno::PERM), "a link has no user.*");
-            if is_root {
-                all_four(link.as_fd(), c"trusted.test");
-                all_four(open(&file, OFlags::PATH).as_fd(), c"trusted.test");
-            }
-        }
     }
 
     /// A thread that acts as another user still finds its own descriptors below `/proc`, although the change

@@ -1,13 +1,12 @@
 //! The same against a mount: processes of several users make every call at random and are killed in the
 //! middle, while another uses the mount, and files beneath are moved.
 
-use super::{StopAll, clean, descriptors, has_failed, picture, status};
+use super::{StopAll, clean, descriptors, has_failed, snapshot, status};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs_testing::Random;
@@ -158,11 +157,7 @@ fn use_it(directory: &Path, round: u64) {
 }
 
 fn figure(mnt: &Path, name: &str) -> u64 {
-    let output = Command::new(programs::thrufs().unwrap())
-        .args(["ctl".as_ref(), mnt.as_os_str(), "statistics".as_ref()])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = programs::ctl(mnt, "statistics");
     let mut words = text.split_whitespace();
     let found = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     found
@@ -176,7 +171,7 @@ fn a_hostile_time(options: &str) {
     let seed = thrufs_test_report::seed();
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     fs::write(ground.outside().join("a"), "not theirs").unwrap();
-    let outside = picture(ground.outside());
+    let outside = snapshot(ground.outside()).unwrap();
     let server = Server::start(&ground, options, Some(LIMIT));
     // Any user may make files at the top.
     clean(ground.source());
@@ -211,7 +206,7 @@ fn a_hostile_time(options: &str) {
     });
     clean(ground.source());
     use_it(&place, 0);
-    assert_eq!(picture(ground.outside()), outside);
+    assert_eq!(snapshot(ground.outside()).unwrap(), outside);
     let log = server.log_text();
     assert!(!has_failed(&log), "{log}");
     server.stop();

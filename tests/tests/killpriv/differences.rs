@@ -18,30 +18,9 @@ struct Difference {
     why: &'static str,
 }
 
-const PASSED_THROUGH: &[Way] = &[Way::Passthrough, Way::PassthroughByRing];
-const SERVED: &[Way] = &[
-    Way::Cached,
-    Way::CachedByRing,
-    Way::Direct,
-    Way::DirectByRing,
-    Way::Writeback,
-];
-const DIRECT: &[Way] = &[Way::Direct, Way::DirectByRing];
-const NOT_DIRECT: &[Way] = &[
-    Way::Passthrough,
-    Way::PassthroughByRing,
-    Way::Cached,
-    Way::CachedByRing,
-    Way::Writeback,
-];
-const NOT_WRITEBACK: &[Way] = &[
-    Way::Passthrough,
-    Way::PassthroughByRing,
-    Way::Cached,
-    Way::CachedByRing,
-    Way::Direct,
-    Way::DirectByRing,
-];
+const SERVED: &[Way] = &[Way::Cached, Way::Direct, Way::Writeback];
+const NOT_DIRECT: &[Way] = &[Way::Passthrough, Way::Cached, Way::Writeback];
+const NOT_WRITEBACK: &[Way] = &[Way::Passthrough, Way::Cached, Way::Direct];
 
 const KNOWN: &[Order] = &[Order::Before, Order::After];
 const BENEATH: &[Order] = &[Order::Beneath];
@@ -94,101 +73,98 @@ const WITHOUT_FSETID: &[Caller] = &[
     Caller::Other,
 ];
 
-const MARK_STAYS: &str = "FUSE keeps set-group-id where the group may not execute, whichever caller changes \
-    the file; whether the caller is in the group, no request tells. It is no privilege there.";
-const BOTH_FALL: &str = "a capability falls with every write, also root's, and to say so the kernel \
-    sends the same order as for set-id bits: they fall as well";
-const CHOWN_OF_NOTHING: &str = "while a writer has the file open, chown(2) of neither \
-    owner nor group looks like the order that comes before a write: it is not refused to strangers";
-const MAPPED: &str = "what was stored through a map comes to the server as a write, and the file \
-    system beneath takes capabilities away with every write; with a store it does not";
-const UNKNOWN_BITS: &str = "set beneath, and the kernel has not asked since: it does not order them \
-    to be cleared, and writes by itself (or, under writeback, does not say for which caller)";
-const NOT_ROOT: &str = "so that no caller keeps bits that the kernel does not know of, these requests \
-    take them away for all but root: they do not say whether the caller has CAP_FSETID";
-const UNKNOWN_ROOT: &str = "set beneath, and the kernel has not asked since: the request does not \
-    tell root without CAP_FSETID from root with it";
+const MARK_STAYS: Difference = Difference {
+    ways: Way::ALL,
+    orders: KNOWN,
+    operations: &[],
+    bits: &[MARKS],
+    callers: &[Caller::RootWithoutFsetid, Caller::Owner, Caller::Other],
+    kind: Kind::Kept,
+    why: "FUSE keeps set-group-id where the group may not execute, whichever caller changes the file; \
+        whether the caller is in the group, no request tells. It is no privilege there.",
+};
+const BOTH_FALL: Difference = Difference {
+    ways: NOT_DIRECT,
+    orders: KNOWN,
+    operations: &[REQUESTS],
+    bits: &[&[Bits::CapabilityAndSetUser]],
+    callers: &[Caller::Root],
+    kind: Kind::Lost,
+    why: "a capability falls with every write, also root's, and to say so the kernel sends the same \
+        order as for set-id bits: they fall as well",
+};
+const UNKNOWN_BITS: Difference = Difference {
+    ways: &[Way::Passthrough],
+    orders: BENEATH,
+    operations: &[BUFFERED_WRITES, DIRECT_WRITE],
+    bits: &[SET_IDS, &[Bits::CapabilityAndSetUser]],
+    callers: WITHOUT_FSETID,
+    kind: Kind::Kept,
+    why: "set beneath, and the kernel has not asked since: it does not order them to be cleared, and \
+        writes by itself (or, under writeback, does not say for which caller)",
+};
+const UNKNOWN_ROOT: Difference = Difference {
+    ways: Way::ALL,
+    orders: BENEATH,
+    operations: &[REQUESTS],
+    bits: &[SET_IDS],
+    callers: &[Caller::RootWithoutFsetid],
+    kind: Kind::Kept,
+    why: "set beneath, and the kernel has not asked since: the request does not tell root without \
+        CAP_FSETID from root with it",
+};
+const STRANGERS: &[Caller] = &[Caller::Member, Caller::Other];
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
-        ways: Way::ALL,
-        orders: KNOWN,
         operations: &[BUFFERED_WRITES, DIRECT_WRITE, REQUESTS, TRUNCATIONS],
-        bits: &[MARKS],
-        callers: &[Caller::RootWithoutFsetid, Caller::Owner, Caller::Other],
-        kind: Kind::Kept,
-        why: MARK_STAYS,
+        ..MARK_STAYS
     },
     Difference {
-        ways: Way::ALL,
-        orders: KNOWN,
         operations: &[CHOWNS_OF_AN_OWNER],
-        bits: &[MARKS],
         callers: &[Caller::RootWithoutFsetid, Caller::Owner],
-        kind: Kind::Kept,
-        why: MARK_STAYS,
+        ..MARK_STAYS
     },
     Difference {
-        ways: Way::ALL,
-        orders: KNOWN,
         operations: &[&[Operation::ChownToOther]],
-        bits: &[MARKS],
         callers: &[Caller::RootWithoutFsetid],
-        kind: Kind::Kept,
-        why: MARK_STAYS,
+        ..MARK_STAYS
     },
     // Beneath, it is refused, because the mark would fall.
     Difference {
-        ways: Way::ALL,
-        orders: KNOWN,
         operations: &[&[Operation::ChownToNone]],
         bits: &[&[Bits::SetGroupMark, Bits::CapabilityAndMark]],
         callers: &[Caller::Other],
         kind: Kind::Other,
-        why: MARK_STAYS,
+        ..MARK_STAYS
     },
     Difference {
-        ways: NOT_DIRECT,
-        orders: KNOWN,
         operations: &[BUFFERED_WRITES, DIRECT_WRITE],
-        bits: &[&[Bits::CapabilityAndSetUser]],
         callers: &[Caller::Root, Caller::OwnerWithFsetid],
-        kind: Kind::Lost,
-        why: BOTH_FALL,
+        ..BOTH_FALL
     },
+    BOTH_FALL,
     Difference {
-        ways: NOT_DIRECT,
-        orders: KNOWN,
-        operations: &[REQUESTS],
-        bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Caller::Root],
-        kind: Kind::Lost,
-        why: BOTH_FALL,
-    },
-    Difference {
-        ways: DIRECT,
+        ways: &[Way::Direct],
         orders: Order::ALL,
-        operations: &[REQUESTS],
-        bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Caller::Root],
-        kind: Kind::Lost,
-        why: BOTH_FALL,
+        ..BOTH_FALL
     },
     Difference {
         ways: NOT_WRITEBACK,
         orders: Order::ALL,
         operations: &[&[Operation::ChownToNone]],
         bits: &[SET_IDS, SET_IDS_WITH_OTHERS],
-        callers: &[Caller::Member, Caller::Other],
+        callers: STRANGERS,
         kind: Kind::Other,
-        why: CHOWN_OF_NOTHING,
+        why: "while a writer has the file open, chown(2) of neither owner nor group looks like the \
+            order that comes before a write: it is not refused to strangers",
     },
     Difference {
         ways: &[Way::Writeback],
         orders: Order::ALL,
         operations: &[&[Operation::ChownToNone]],
         bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Caller::Member, Caller::Other],
+        callers: STRANGERS,
         kind: Kind::Lost,
         why: "the kernel has the capability removed before it asks for what is refused",
     },
@@ -199,35 +175,16 @@ const DIFFERENCES: &[Difference] = &[
         bits: &[CAPABILITIES],
         callers: Caller::ALL,
         kind: Kind::Lost,
-        why: MAPPED,
+        why: "what was stored through a map comes to the server as a write, and the file system \
+            beneath takes capabilities away with every write; with a store it does not",
     },
-    Difference {
-        ways: PASSED_THROUGH,
-        orders: BENEATH,
-        operations: &[BUFFERED_WRITES, DIRECT_WRITE],
-        bits: &[SET_IDS, &[Bits::CapabilityAndSetUser]],
-        callers: WITHOUT_FSETID,
-        kind: Kind::Kept,
-        why: UNKNOWN_BITS,
-    },
+    UNKNOWN_BITS,
     Difference {
         ways: &[Way::Writeback],
-        orders: BENEATH,
         operations: &[BUFFERED_WRITES],
-        bits: &[SET_IDS, &[Bits::CapabilityAndSetUser]],
-        callers: WITHOUT_FSETID,
-        kind: Kind::Kept,
-        why: UNKNOWN_BITS,
+        ..UNKNOWN_BITS
     },
-    Difference {
-        ways: Way::ALL,
-        orders: BENEATH,
-        operations: &[REQUESTS],
-        bits: &[SET_IDS],
-        callers: &[Caller::RootWithoutFsetid],
-        kind: Kind::Kept,
-        why: UNKNOWN_ROOT,
-    },
+    UNKNOWN_ROOT,
     Difference {
         ways: Way::ALL,
         orders: Order::ALL,
@@ -235,18 +192,15 @@ const DIFFERENCES: &[Difference] = &[
         bits: &[SET_IDS, SET_IDS_WITH_OTHERS],
         callers: &[Caller::OwnerWithFsetid],
         kind: Kind::Lost,
-        why: NOT_ROOT,
+        why: "so that no caller keeps bits that the kernel does not know of, these requests take them \
+            away for all but root: they do not say whether the caller has CAP_FSETID",
     },
     // No write on a direct path has made the kernel note that there is nothing to clear, so it asks
     // for the capability, and the order that follows covers both.
     Difference {
         ways: NOT_DIRECT,
-        orders: BENEATH,
-        operations: &[REQUESTS],
         bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Caller::RootWithoutFsetid],
-        kind: Kind::Kept,
-        why: UNKNOWN_ROOT,
+        ..UNKNOWN_ROOT
     },
 ];
 

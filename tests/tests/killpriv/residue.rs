@@ -8,7 +8,6 @@ use std::thread;
 use std::time::Duration;
 use thrufs_tests::skip_if;
 
-use rustix::fs::XattrFlags;
 use thrufs_testing::user::ALICE;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mount_point::must_skip;
@@ -26,18 +25,13 @@ const AFTERWARDS: Duration = Duration::from_millis(500);
 struct Victim {
     // First: an open file keeps the mount busy.
     file: File,
-    path: PathBuf,
     beneath: PathBuf,
     mounted: Mounted,
 }
 
 impl Victim {
     fn new(options: &str) -> Victim {
-        Victim::with_timeout(options, TIMEOUT)
-    }
-
-    fn with_timeout(options: &str, timeout: Duration) -> Victim {
-        let timeout = timeout.as_secs_f32();
+        let timeout = TIMEOUT.as_secs_f32();
         // The kernel is not told either.
         let options = format!("{options},follow=no,attr_timeout={timeout},entry_timeout={timeout}");
         let mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
@@ -47,7 +41,6 @@ impl Victim {
         let file = ALICE.run(|| OpenOptions::new().read(true).write(true).open(&path));
         let victim = Victim {
             file: file.unwrap(),
-            path,
             beneath,
             mounted,
         };
@@ -57,10 +50,6 @@ impl Victim {
 
     fn write(&self) {
         ALICE.run(|| self.file.write_all_at(b"x", 0)).unwrap();
-    }
-
-    fn set_beneath(&self, bits: Bits) {
-        bits.set(&self.beneath);
     }
 
     fn mode(&self) -> u32 {
@@ -80,7 +69,7 @@ impl Victim {
 fn with_passthrough_they_stay_until_the_next_getattr() {
     skip_if!(must_skip());
     let victim = Victim::new("passthrough");
-    victim.set_beneath(Bits::Both);
+    Bits::Both.set(&victim.beneath);
     victim.write();
     assert_eq!(victim.mode(), 0o6777, "the kernel does not know");
     thread::sleep(AFTERWARDS);
@@ -96,54 +85,10 @@ fn with_passthrough_they_stay_until_the_next_getattr() {
 }
 
 #[test]
-fn with_passthrough_they_stay_until_the_file_is_opened_by_name_after_the_timeout() {
-    skip_if!(must_skip());
-    let victim = Victim::new("passthrough");
-    victim.set_beneath(Bits::SetUser);
-    thread::sleep(AFTERWARDS);
-    ALICE.run(|| drop(File::open(&victim.path).unwrap()));
-    victim.write();
-    assert_eq!(victim.mode(), 0o777);
-    victim.end();
-}
-
-#[test]
-fn set_between_opens_they_stay_if_the_timeout_has_not_passed() {
-    skip_if!(must_skip());
-    // Longer than the test, instead of a race with the clock.
-    let victim = Victim::with_timeout("passthrough", Duration::from_secs(1000));
-    victim.set_beneath(Bits::SetUser);
-    let again = ALICE.run(|| OpenOptions::new().write(true).open(&victim.path));
-    let again = again.unwrap();
-    ALICE.run(|| again.write_all_at(b"y", 0)).unwrap();
-    assert_eq!(victim.mode(), 0o4777);
-    drop(again);
-    victim.end();
-}
-
-#[test]
-fn served_they_fall_at_once() {
-    skip_if!(must_skip());
-    for options in ["nopassthrough", "nopassthrough,cache=never"] {
-        let victim = Victim::new(options);
-        victim.set_beneath(Bits::Both);
-        victim.write();
-        assert_eq!(victim.mode(), 0o777, "{options}: write");
-        victim.set_beneath(Bits::Both);
-        let flags = rustix::fs::FallocateFlags::empty();
-        ALICE
-            .run(|| rustix::fs::fallocate(&victim.file, flags, 0, 9000))
-            .unwrap();
-        assert_eq!(victim.mode(), 0o777, "{options}: fallocate");
-        victim.end();
-    }
-}
-
-#[test]
 fn written_back_they_stay_for_the_timeout() {
     skip_if!(must_skip());
     let victim = Victim::new("writeback");
-    victim.set_beneath(Bits::Both);
+    Bits::Both.set(&victim.beneath);
     thread::sleep(AFTERWARDS);
     victim.write();
     victim.file.sync_all().unwrap();
@@ -152,44 +97,5 @@ fn written_back_they_stay_for_the_timeout() {
         0o777,
         "a write asks for the mode once it is old"
     );
-    victim.end();
-}
-
-#[test]
-fn a_capability_falls_on_every_path() {
-    skip_if!(must_skip());
-    for options in [
-        "passthrough",
-        "nopassthrough",
-        "nopassthrough,cache=never",
-        "writeback",
-    ] {
-        let victim = Victim::new(options);
-        victim.file.sync_all().unwrap();
-        victim.set_beneath(Bits::Capability);
-        victim.write();
-        victim.file.sync_all().unwrap();
-        assert!(!Left::on(&victim.beneath).capability, "{options}");
-        victim.end();
-    }
-}
-
-/// Natively, it would stay: it was set after the write.
-#[test]
-fn under_writeback_a_capability_falls_with_data_written_before() {
-    skip_if!(must_skip());
-    let victim = Victim::new("writeback");
-    victim.write();
-    let value = Bits::NET_RAW;
-    rustix::fs::setxattr(
-        &victim.path,
-        "security.capability",
-        &value,
-        XattrFlags::empty(),
-    )
-    .unwrap();
-    assert!(Left::on(&victim.beneath).capability);
-    victim.file.sync_all().unwrap();
-    assert!(!Left::on(&victim.beneath).capability);
     victim.end();
 }

@@ -118,9 +118,7 @@ fn on_a_submount_that_is_stacked_deeper() {
 
 /// How many RELEASEs were answered.
 fn released(mnt: &Path) -> u64 {
-    let mut ctl = Command::new(programs::thrufs().unwrap());
-    let output = ctl.arg("ctl").arg(mnt).arg("statistics").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = programs::ctl(mnt, "statistics");
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix("RELEASE ")?.split_whitespace().next());
     count.map_or(0, |count| count.parse().unwrap())

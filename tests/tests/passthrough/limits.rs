@@ -14,7 +14,6 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_testing::user::ALICE;
 use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
@@ -67,29 +66,6 @@ fn append_only_files_are_only_appended_to() {
         assert_eq!(fs::read(&beneath).unwrap(), b"begin end");
         drop(file);
         chattr("-a", &beneath);
-        open(&path, libc::O_WRONLY).unwrap();
-    });
-}
-
-#[test]
-fn immutable_files_do_not_change() {
-    on_each(&[Lower::Ext4], "", |mounted| {
-        let path = mounted.mnt().join("file");
-        fs::write(&path, b"content").unwrap();
-        // Also while another descriptor holds a registration.
-        let reader = File::open(&path).unwrap();
-        chattr("+i", &mounted.source().join("file"));
-        let writing = [
-            libc::O_WRONLY,
-            libc::O_RDWR,
-            libc::O_WRONLY | libc::O_APPEND,
-        ];
-        for flags in writing.into_iter().chain([libc::O_RDONLY | libc::O_TRUNC]) {
-            assert_eq!(errno(open(&path, flags)), libc::EPERM, "{flags:#o}");
-        }
-        assert_eq!(fs::read(&path).unwrap(), b"content");
-        drop(reader);
-        chattr("-i", &mounted.source().join("file"));
         open(&path, libc::O_WRONLY).unwrap();
     });
 }
@@ -199,56 +175,6 @@ fn a_lease_beneath_is_respected() {
         drop(holder);
         let mut file = waiter.join().unwrap().unwrap();
         file.write_all(b"CONTENT").unwrap();
-    });
-}
-
-/// As beneath, with direct I/O and without. (All that can be mounted here has it.)
-#[test]
-fn direct_io_is_available_as_beneath() {
-    on_each(&LOWERS, "", |mounted| {
-        let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
-        fs::write(&beneath, b"content").unwrap();
-        for flags in [libc::O_RDONLY, libc::O_RDWR] {
-            let wanted = open(&beneath, flags | libc::O_DIRECT).map(drop);
-            let found = open(&path, flags | libc::O_DIRECT).map(drop);
-            let errno = |outcome: io::Result<()>| outcome.map_err(|error| error.raw_os_error());
-            assert_eq!(errno(found), errno(wanted), "{flags:#o}");
-        }
-    });
-}
-
-/// The blocks that a file system reserves for root are not given to a caller although the kernel writes
-/// with the server's credentials.
-#[test]
-fn reserved_blocks_stay_reserved() {
-    const LEFT_BYTES: u64 = 8 << 20;
-    on_each(&[Lower::Ext4], "", |mounted| {
-        let free = || {
-            let statistics = rustix::fs::statvfs(mounted.source()).unwrap();
-            let bytes = |blocks| blocks * statistics.f_frsize;
-            (bytes(statistics.f_bfree), bytes(statistics.f_bavail))
-        };
-        // Takes nearly all that callers may have.
-        let filler = File::create(mounted.outside().join("filler")).unwrap();
-        let length = free().1 - LEFT_BYTES;
-        let none = FallocateFlags::empty();
-        rustix::fs::fallocate(&filler, none, 0, length).unwrap();
-        let (all, available) = free();
-        let reserved = all - available;
-        assert!(reserved > LEFT_BYTES, "{reserved}");
-        let shared = fs::Permissions::from_mode(0o777);
-        fs::set_permissions(mounted.source(), shared).unwrap();
-        let path = mounted.mnt().join("file");
-        let error = ALICE.run(|| {
-            let mut file = File::create(&path).unwrap();
-            let block = vec![7; 1 << 20];
-            (0..(4 * LEFT_BYTES) >> 20)
-                .find_map(|_| file.write_all(&block).and_then(|()| file.sync_data()).err())
-        });
-        let error = error.and_then(|error| error.raw_os_error());
-        assert_eq!(error, Some(libc::ENOSPC));
-        assert!(free().0 >= reserved - (1 << 20), "{:?}, {reserved}", free());
-        fs::remove_file(&path).unwrap();
     });
 }
 

@@ -7,7 +7,6 @@
 mod budget;
 mod fallback;
 mod ground;
-mod kinds;
 mod limits;
 mod names;
 mod races;

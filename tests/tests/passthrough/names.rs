@@ -1,66 +1,46 @@
 //! Names that go under passthrough. The POSIX cases have more of them (`unlinked`, `tmpfile`, `hard_link`).
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::Mode;
 use thrufs_tests::lower::Lower;
-use thrufs_tests::transport::over_each;
+use thrufs_tests::mounted::Mounted;
 
-use crate::ground::{LOWERS, on};
-
-const WITH_NAMES_GONE: [&str; 4] = [
-    "",
-    "locks=shared",
-    "nopassthrough",
-    "nopassthrough,cache=never",
-];
-
-/// Every data path; with passthrough on all file systems.
-fn over_all(body: impl Fn(&thrufs_tests::mounted::Mounted)) {
-    over_each(|transport| {
-        for options in WITH_NAMES_GONE {
-            let lowers = if options.is_empty() {
-                &LOWERS[..]
-            } else {
-                &[Lower::Ext4]
-            };
-            on(lowers, transport, options, &body);
-        }
-    });
-}
-
-fn read_write(path: &std::path::Path) -> File {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    options.open(path).unwrap()
-}
+use crate::ground::{LOWERS, on_each};
 
 #[test]
 fn a_duplicate_writes_on_after_a_close() {
-    over_all(|mounted| {
-        for (name, unlinked, mode) in [
-            ("kept", false, 0o644),
-            ("gone", true, 0o644),
-            ("closed", false, 0),
-            ("both", true, 0),
-        ] {
-            let path = mounted.mnt().join(name);
-            let file = read_write(&path);
-            file.write_all_at(b"first", 0).unwrap();
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).unwrap();
-            if unlinked {
-                fs::remove_file(&path).unwrap();
-            }
-            for round in 0..5_u8 {
-                drop(file.try_clone().unwrap());
-                file.write_all_at(&[b'0' + round], 5 + u64::from(round))
-                    .unwrap();
-            }
-            let mut found = [0; 10];
-            file.read_exact_at(&mut found, 0).unwrap();
-            assert_eq!(&found, b"first01234", "{name}");
-            assert_eq!(file.metadata().unwrap().len(), 10);
+    on_each(&LOWERS, "", duplicate_writes_on);
+    for options in ["locks=shared", "nopassthrough", "nopassthrough,cache=never"] {
+        on_each(&[Lower::Ext4], options, duplicate_writes_on);
+    }
+}
+
+fn duplicate_writes_on(mounted: &Mounted) {
+    for (name, unlinked, mode) in [
+        ("kept", false, 0o644),
+        ("gone", true, 0o644),
+        ("closed", false, 0),
+        ("both", true, 0),
+    ] {
+        let path = mounted.mnt().join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(&path).unwrap();
+        file.write_all_at(b"first", 0).unwrap();
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).unwrap();
+        if unlinked {
+            fs::remove_file(&path).unwrap();
         }
-    });
+        for round in 0..5_u8 {
+            drop(file.try_clone().unwrap());
+            file.write_all_at(&[b'0' + round], 5 + u64::from(round))
+                .unwrap();
+        }
+        let mut found = [0; 10];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(&found, b"first01234", "{name}");
+        assert_eq!(file.metadata().unwrap().len(), 10);
+    }
 }

@@ -64,18 +64,6 @@ fn no_request_carries_data() {
     });
 }
 
-/// The control: without passthrough, requests carry data.
-#[test]
-fn without_passthrough_requests_carry_data() {
-    on_each(&[Lower::Tmpfs], "nopassthrough", |mounted| {
-        let Some(tracer) = tracer(mounted) else {
-            return;
-        };
-        let seen = tracer.count(|| read_write_and_map(mounted));
-        assert!(seen.contains_key("WRITE"), "{seen:?}");
-    });
-}
-
 #[test]
 fn files_without_a_name_use_passthrough() {
     on_each(&[Lower::Tmpfs, Lower::Ext4], "", |mounted| {

@@ -4,13 +4,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use thrufs_testing::process::Process;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::programs;
 
 use crate::ground::{LOWERS, on_each};
 
@@ -55,60 +48,4 @@ fn a_write_is_seen_at_once() {
             agree(&mnt, &source);
         });
     }
-}
-
-/// A writer and readers: a size never lags behind what was written before it was asked for. (It can go back
-/// while a write is in progress: the kernel drops an answer that another overtook.)
-#[test]
-fn no_size_is_stale() {
-    on_each(&[Lower::Tmpfs], "", |mounted| {
-        let path = mounted.mnt().join("growing");
-        let file = File::create(&path).unwrap();
-        let written = AtomicU64::new(0);
-        let deadline = Instant::now() + Duration::from_millis(400);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while Instant::now() < deadline {
-                    (&file).write_all(b"0123456789").unwrap();
-                    written.fetch_add(10, Ordering::SeqCst);
-                }
-            });
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    while Instant::now() < deadline {
-                        let before = written.load(Ordering::SeqCst);
-                        let seen = fs::metadata(&path).unwrap().len();
-                        assert!(seen >= before, "{seen} after {before}");
-                    }
-                });
-            }
-        });
-        assert_eq!(fs::metadata(&path).unwrap().len(), written.into_inner());
-    });
-}
-
-#[test]
-fn appends_of_processes_are_whole_and_none_is_lost() {
-    on_each(&[Lower::Ext4], "", |mounted| {
-        const LINES: usize = 2_000;
-        let through = mounted.mnt().join("log");
-        let beneath = mounted.source().join("log");
-        File::create(&through).unwrap();
-        let lines = LINES.to_string();
-        let writers: Vec<Process> = [(&through, "one"), (&through, "two"), (&beneath, "three")]
-            .map(|(path, text)| {
-                programs::start_helper(&["append", path.to_str().unwrap(), text, &lines])
-            })
-            .into();
-        for mut writer in writers {
-            assert!(writer.is_ended_within(Duration::from_secs(60)));
-        }
-        let content = fs::read_to_string(&through).unwrap();
-        for text in ["one", "two", "three"] {
-            let count = content.lines().filter(|line| *line == text).count();
-            assert_eq!(count, LINES, "{text}");
-        }
-        assert_eq!(content.lines().count(), 3 * LINES, "no line is torn");
-        agree(&through, &beneath);
-    });
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::{Errno, NodeId};
 use thrufs_client::{Caller, Client, FrontEnd};
+use thrufs_testing::Random;
 use thrufs_tests::guard::StopAll;
 
 pub const QUEUES: u16 = 2;
@@ -36,16 +37,13 @@ struct Worker<'a> {
     root: Root<'a>,
     number: usize,
     made: BTreeMap<u64, Made>,
-    random: u64,
+    random: Random,
     done: u64,
 }
 
 impl Worker<'_> {
     fn random(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below
+        self.random.number() % below
     }
 
     fn name(&self, name: u64) -> String {
@@ -243,7 +241,7 @@ fn worker(client: &Client<FrontEnd>, number: usize) -> Worker<'_> {
         root: client.root(),
         number,
         made: BTreeMap::new(),
-        random: (*SEED + number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        random: Random(*SEED + number as u64),
         done: 0,
     }
 }
@@ -293,18 +291,6 @@ pub fn killed_under_load() {
     let done = done.load(Ordering::SeqCst);
     eprintln!("{kills} workers were killed in the midst of {done} steps");
     drop(client.unmount());
-}
-
-pub fn killed_while_idle() {
-    let (ground, client) = prepared();
-    let mut worker = worker(&client, 1);
-    for _ in 0..5 {
-        worker.step();
-        std::thread::sleep(Duration::from_millis(20));
-        ground.replace();
-    }
-    worker.step();
-    compare(&ground, &[worker]);
 }
 
 pub fn killed_twice_in_a_row() {

@@ -1,8 +1,8 @@
 //! One flat directory as a file system without state: nodes and open files are inode numbers.
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags, linkat, mkdirat, mknodat,
-    openat, renameat_with, symlinkat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, XattrFlags, linkat, mkdirat, openat, renameat_with,
+    symlinkat, unlinkat,
 };
 use std::ffi::CStr;
 use std::fs;
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
 use std::time::Duration;
 use thrufs::layout::Attr;
 use thrufs::{
@@ -18,16 +18,17 @@ use thrufs::{
     OpenArgs, OpenReplyFlags, Opened, ReadAnswer, ReadArgs, ReadReply, Result, WriteArgs,
     WriteSource,
 };
+use thrufs_testing::Random;
 
 /// Node ids are inode numbers and this; 1 is the root's.
 const FIRST: u64 = 2;
 
 /// Longest delay from a change to its answer, in microseconds.
-const DAWDLE_MAX: u64 = 700;
+const DAWDLE_MAX: usize = 700;
 
 pub struct Plain {
     root: PathBuf,
-    random: AtomicU64,
+    random: Mutex<Random>,
 }
 
 fn attr(path: &Path) -> io::Result<Attr> {
@@ -47,17 +48,14 @@ impl Plain {
     pub fn new(root: &Path) -> Plain {
         Plain {
             root: root.to_owned(),
-            random: AtomicU64::new(u64::from(std::process::id()) | 1),
+            random: Mutex::new(Random(std::process::id().into())),
         }
     }
 
     /// Where a death leaves most in doubt.
     fn dawdle(&self) {
-        let random = self.random.load(Ordering::Relaxed);
-        let random = (random ^ random << 13) ^ (random ^ random << 13) >> 7;
-        let random = random ^ random << 17;
-        self.random.store(random, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_micros(random % DAWDLE_MAX));
+        let random = self.random.lock().unwrap().below(DAWDLE_MAX);
+        std::thread::sleep(Duration::from_micros(random as u64));
     }
 
     fn at(&self, parent: NodeId, name: Name<'_>) -> Result<PathBuf> {
@@ -131,13 +129,6 @@ impl FileSystem for Plain {
         let path = self.at(parent, name)?;
         self.dawdle();
         symlinkat(target, CWD, &path)?;
-        self.dawdle();
-        self.entry(&path)
-    }
-
-    fn mknod(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>, _: &NewNode) -> Result<Entry> {
-        let path = self.at(parent, name)?;
-        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0)?;
         self.dawdle();
         self.entry(&path)
     }

@@ -32,7 +32,6 @@ fn main() -> ExitCode {
     }
     let trials = [
         ("killed_under_load", load::killed_under_load as fn()),
-        ("killed_while_idle", load::killed_while_idle),
         ("killed_twice_in_a_row", load::killed_twice_in_a_row),
         ("killed_in_the_handshake", load::killed_in_the_handshake),
         ("a_guest_that_begins_anew", load::a_guest_that_begins_anew),

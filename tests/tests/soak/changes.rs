@@ -111,6 +111,17 @@ pub struct Changes {
     pub count: u64,
 }
 
+/// A record of a change to a path.
+fn told(what: impl std::fmt::Display, path: &Path) -> io::Result<String> {
+    Ok(format!("{what} {} #{}", path.display(), ino(path)))
+}
+
+/// The same of one by an open file, which may be at another path by now.
+fn told_of(what: &str, (path, file): &(PathBuf, File)) -> io::Result<String> {
+    let number = file.metadata()?.ino();
+    Ok(format!("{what} once {} #{number}", path.display()))
+}
+
 fn ino(path: &Path) -> u64 {
     fs::symlink_metadata(path).map_or(0, |found| found.ino())
 }
@@ -270,28 +281,20 @@ impl Changes {
             .truncate(true)
             .open(&path)?
             .write_all_at(&bytes, 0)?;
-        Ok(format!(
-            "create {} #{} existed={existed}",
-            path.display(),
-            ino(&path)
-        ))
+        told(format!("existed={existed} create"), &path)
     }
 
     fn write(&mut self) -> io::Result<String> {
         let (path, bytes) = (self.file()?, self.bytes());
         let offset = self.random.below(FILE_BYTES_MAX) as u64;
         writing().open(&path)?.write_all_at(&bytes, offset)?;
-        Ok(format!(
-            "write {} #{} at {offset}",
-            path.display(),
-            ino(&path)
-        ))
+        told(format!("at {offset} write"), &path)
     }
 
     fn append(&mut self) -> io::Result<String> {
         let (path, bytes) = (self.file()?, self.bytes());
         io::Write::write_all(&mut writing().append(true).open(&path)?, &bytes)?;
-        Ok(format!("append {} #{}", path.display(), ino(&path)))
+        told("append", &path)
     }
 
     fn truncate(&mut self) -> io::Result<String> {
@@ -301,14 +304,10 @@ impl Changes {
         if self.random.once_in(3) {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             rustix::fs::fallocate(&file, flags, length, 5000)?;
-            return Ok(format!("punch {} #{}", path.display(), ino(&path)));
+            return told("punch", &path);
         }
         file.set_len(length)?;
-        Ok(format!(
-            "truncate {} #{} to {length}",
-            path.display(),
-            ino(&path)
-        ))
+        told(format!("to {length} truncate"), &path)
     }
 
     fn unlink(&mut self) -> io::Result<String> {
@@ -444,7 +443,7 @@ impl Changes {
             acl::NAME
         };
         rustix::fs::setxattr(&path, name, &list.value_with(&[]), XattrFlags::empty())?;
-        Ok(format!("{name} {} #{}", path.display(), ino(&path)))
+        told(name, &path)
     }
 
     fn store_by_map(&mut self) -> io::Result<String> {
@@ -459,7 +458,7 @@ impl Changes {
         if self.random.once_in(2) && self.maps.len() < WRITERS_MAX {
             self.maps.push(map);
         }
-        Ok(format!("map store {} #{}", path.display(), ino(&path)))
+        told("map store", &path)
     }
 
     fn open_writer(&mut self) -> io::Result<String> {
@@ -469,9 +468,9 @@ impl Changes {
             return Err(io::ErrorKind::Other.into());
         }
         let file = writing().open(&path)?;
-        let what = format!("open writer {} #{}", path.display(), ino(&path));
+        let what = told("open writer", &path);
         self.writers.push((path, file));
-        Ok(what)
+        what
     }
 
     fn write_by_writer(&mut self) -> io::Result<String> {
@@ -480,10 +479,9 @@ impl Changes {
         }
         let bytes = self.bytes();
         let at = self.random.below(self.writers.len());
-        let (path, file) = &self.writers[at];
-        file.write_all_at(&bytes, self.random.below(FILE_BYTES_MAX) as u64)?;
-        let number = file.metadata()?.ino();
-        Ok(format!("write by writer once {} #{number}", path.display()))
+        let offset = self.random.below(FILE_BYTES_MAX) as u64;
+        self.writers[at].1.write_all_at(&bytes, offset)?;
+        told_of("write by writer", &self.writers[at])
     }
 
     /// By a writer that may stay, so that it is written again later.
@@ -492,18 +490,15 @@ impl Changes {
             self.open_writer()?;
         }
         let at = self.random.below(self.writers.len());
-        let (path, file) = &self.writers[at];
-        let number = file.metadata()?.ino();
         let offset = self.random.below(FILE_BYTES_MAX - OFTEN) as u64;
         for count in 0..OFTEN {
             let byte = self.random.bytes(1);
-            file.write_all_at(&byte, offset + count as u64)?;
+            self.writers[at]
+                .1
+                .write_all_at(&byte, offset + count as u64)?;
             std::thread::sleep(INTERVAL);
         }
-        Ok(format!(
-            "write often by writer once {} #{number}",
-            path.display()
-        ))
+        told_of("write often by writer", &self.writers[at])
     }
 
     fn close_writer(&mut self) -> io::Result<String> {
@@ -511,9 +506,7 @@ impl Changes {
             return Err(io::ErrorKind::NotFound.into());
         }
         let at = self.random.below(self.writers.len());
-        let (path, file) = self.writers.swap_remove(at);
-        let number = file.metadata()?.ino();
-        Ok(format!("close writer once {} #{number}", path.display()))
+        told_of("close writer", &self.writers.swap_remove(at))
     }
 
     fn change_crowd(&mut self) -> io::Result<String> {
@@ -584,6 +577,6 @@ impl Changes {
             return Err(io::ErrorKind::NotFound.into());
         }
         writing().open(&path)?.write_all_at(&bytes, 0)?;
-        Ok(format!("write outside {} #{}", path.display(), ino(&path)))
+        told("write outside", &path)
     }
 }

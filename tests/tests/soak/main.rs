@@ -87,15 +87,9 @@ impl Setting {
     }
 
     fn all() -> Vec<Setting> {
-        let lowers = [
-            Lower::Tmpfs,
-            Lower::Ext4,
-            Lower::Xfs,
-            Lower::Btrfs,
-            Lower::Overlay,
-        ];
+        use Lower::{Btrfs, Ext4, Overlay, Tmpfs, Xfs};
         let mut all = Vec::new();
-        for lower in lowers {
+        for lower in [Tmpfs, Ext4, Xfs, Btrfs, Overlay] {
             for ring in [false, true] {
                 for (passthrough, by) in [
                     (false, By::Root),
@@ -145,10 +139,10 @@ impl Setting {
         let takes_one_mark = !matches!(self.lower, Lower::Btrfs | Lower::Overlay);
         let is_whole = self.by == By::Whole && takes_one_mark;
         // Another mount of root's changes files by their handles, which directories do not tell.
-        let shared = Shared::start(&ground)?;
-        let other = is_whole.then(|| Other::start(&ground)).transpose()?;
-        let mut writable = vec![shared.relay.mnt().to_owned()];
-        writable.extend(other.as_ref().map(|other| other.place.clone()));
+        let shared = share(&ground)?;
+        let other = is_whole.then(|| other_mount(&ground)).transpose()?;
+        let mut writable = vec![shared.0.mnt().to_owned()];
+        writable.extend(other.as_ref().map(|(_, place)| place.clone()));
         let soak = Soak {
             order: Order {
                 source: ground.source().to_owned(),
@@ -188,42 +182,22 @@ impl Setting {
     }
 }
 
-/// Another mount of the source, by the `thrufs` command.
-struct Other {
-    _server: Server,
-    place: PathBuf,
-}
-
-impl Other {
-    fn start(ground: &Ground) -> Result<Other, Failed> {
-        let place = ground.base().join("other");
-        std::fs::create_dir(&place)?;
-        let server = Server::try_start_at(ground, &place, "descriptors=16,nopassthrough")?;
-        Ok(Other {
-            _server: server,
-            place,
-        })
-    }
+/// Another mount of the source, by the `thrufs` command, and its place.
+fn other_mount(ground: &Ground) -> Result<(Server, PathBuf), Failed> {
+    let place = ground.base().join("other");
+    std::fs::create_dir(&place)?;
+    let server = Server::try_start_at(ground, &place, "descriptors=16,nopassthrough")?;
+    Ok((server, place))
 }
 
 /// A share of the source, which keeps its locks beneath, with a guest's kernel.
-struct Shared {
-    relay: Relay,
-    _share: Share,
-}
-
-impl Shared {
-    fn start(ground: &Ground) -> Result<Shared, Failed> {
-        let options =
-            std::env::var("THRUFS_SOAK_SHARE").unwrap_or_else(|_| "cache=never".to_owned());
-        let options = format!("locks=shared,{options}");
-        let share = Share::start(ground.source(), ground.base(), &options)?;
-        let place = ground.base().join("shared");
-        std::fs::create_dir(&place)?;
-        let relay = Relay::start(share.socket(), &place, Queues::USUAL)?;
-        let _share = share;
-        Ok(Shared { relay, _share })
-    }
+fn share(ground: &Ground) -> Result<(Relay, Share), Failed> {
+    let options = std::env::var("THRUFS_SOAK_SHARE").unwrap_or_else(|_| "cache=never".to_owned());
+    let options = format!("locks=shared,{options}");
+    let share = Share::start(ground.source(), ground.base(), &options)?;
+    let place = ground.base().join("shared");
+    std::fs::create_dir(&place)?;
+    Ok((Relay::start(share.socket(), &place, Queues::USUAL)?, share))
 }
 
 /// In a process of its own, as a user is one of a process.

@@ -4,18 +4,16 @@ use rustix::fs::SeekFrom;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant};
 use thrufs::{Begun, Dispatcher};
 use thrufs_hostdir::{
     Config, HostDir, Ledger, Locks, Migration, MigrationMode, Resources, Strongbox,
 };
 use thrufs_policy::Policy;
 use thrufs_testing::{Carrier, Client, OFFERED_BY_GUESTS};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use thrufs_tests::wait_until;
 
 /// What a supervisor keeps for its workers.
 #[derive(Default)]
@@ -83,6 +81,7 @@ pub struct Server {
     current: RwLock<Option<Dispatcher<HostDir>>>,
     /// What a supervisor gives to its workers, and keeps for them.
     setup: RwLock<(Setup, Arc<Box>)>,
+    source: RwLock<PathBuf>,
 }
 
 impl Carrier for Server {
@@ -110,28 +109,25 @@ impl Server {
         let server = Server {
             current: RwLock::new(None),
             setup: RwLock::new(supervised(setup.into())),
+            source: RwLock::new(source.to_owned()),
         };
-        let first = made(source, server.setup.read().unwrap().0.clone());
-        *server.current.write().unwrap() = Some(first);
+        *server.current.write().unwrap() = Some(server.next());
         server
     }
 
-    /// How many descriptors the supervisor keeps.
-    fn kept(&self) -> usize {
-        self.setup.read().unwrap().1.len()
+    /// A worker of the present supervisor.
+    fn next(&self) -> Dispatcher<HostDir> {
+        made(
+            &self.source.read().unwrap(),
+            self.setup.read().unwrap().0.clone(),
+        )
     }
 
     /// Waits until the supervisor keeps so many: a thread has those of open files stored and discarded.
     pub fn wait_for_kept(&self, expected: usize) {
-        let begun = Instant::now();
-        while self.kept() != expected {
-            let kept = self.kept();
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "{kept} are kept, not {expected}"
-            );
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until(&format!("{expected} to be kept"), || {
+            self.setup.read().unwrap().1.len() == expected
+        });
     }
 
     pub fn statistics(&self) -> thrufs_hostdir::Statistics {
@@ -148,7 +144,13 @@ impl Server {
     }
 
     /// Restores a state in a server that has a supervisor of its own.
-    pub fn restored(&self, source: &Path, migration: Migration, state: &[u8]) -> io::Result<()> {
+    pub fn restored(&self, migration: Migration, state: &[u8]) -> io::Result<()> {
+        let source = self.source.read().unwrap().clone();
+        self.restored_in(&source, migration, state)
+    }
+
+    /// The same on another tree.
+    pub fn restored_in(&self, source: &Path, migration: Migration, state: &[u8]) -> io::Result<()> {
         let mut setup = self.setup.read().unwrap().0.clone();
         setup.config.migration = migration;
         let supervised = supervised(setup);
@@ -156,12 +158,13 @@ impl Server {
         next.restore(&mut &*state)?;
         *self.current.write().unwrap() = Some(next);
         *self.setup.write().unwrap() = supervised;
+        source.clone_into(&mut self.source.write().unwrap());
         Ok(())
     }
 
-    pub fn passed_on(&self, way: Way, source: &Path) {
+    pub fn passed_on(&self, way: Way) {
         if way == Way::Death {
-            return self.died(source);
+            return self.died();
         }
         let mode = match way {
             Way::Handles => MigrationMode::FileHandles,
@@ -172,22 +175,22 @@ impl Server {
             ..Migration::default()
         };
         let state = self.saved().unwrap();
-        self.restored(source, migration, &state).unwrap();
+        self.restored(migration, &state).unwrap();
     }
 
     /// Without notice: only the ledger and the strongbox are left.
-    pub fn died(&self, source: &Path) {
-        self.died_while(source, || {});
+    pub fn died(&self) {
+        self.died_while(|| {});
     }
 
     /// As [`died`](Self::died), with an action while no server runs.
-    pub fn died_while(&self, source: &Path, act: impl FnOnce()) {
+    pub fn died_while(&self, act: impl FnOnce()) {
         let mut current = self.current.write().unwrap();
         let before = current.take().unwrap();
         let init = before.init_request().unwrap();
         drop(before);
         act();
-        let next = made(source, self.setup.read().unwrap().0.clone());
+        let next = self.next();
         next.resume(&init).unwrap();
         *current = Some(next);
     }
@@ -248,7 +251,7 @@ impl Server {
     }
 
     /// As [`died`](Self::died), of a worker whose successor is dropped at once.
-    pub fn could_go_on(&self, source: &Path) -> io::Result<()> {
+    pub fn could_go_on(&self) -> io::Result<()> {
         let init = self
             .current
             .read()
@@ -256,8 +259,7 @@ impl Server {
             .as_ref()
             .unwrap()
             .init_request();
-        let next = made(source, self.setup.read().unwrap().0.clone());
-        next.resume(&init.unwrap())
+        self.next().resume(&init.unwrap())
     }
 }
 

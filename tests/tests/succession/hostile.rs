@@ -34,14 +34,14 @@ fn any_byte_of_a_state_may_be_another() {
         let server = session(&ground, mode);
         let state = server.saved().unwrap();
         for length in 0..state.len() {
-            let restored = server.restored(ground.source(), tolerant(), &state[..length]);
+            let restored = server.restored(tolerant(), &state[..length]);
             assert!(restored.is_err(), "{length} of {} bytes", state.len());
         }
         for at in 0..state.len() {
             let mut bent = state.clone();
             bent[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
             // Refused or not: no panic, and the server answers.
-            if server.restored(ground.source(), tolerant(), &bent).is_ok() {
+            if server.restored(tolerant(), &bent).is_ok() {
                 assert!(server.statistics().inodes <= 3);
             }
         }
@@ -57,9 +57,9 @@ fn a_server_without_handles_ignores_those_in_a_state() {
         accept_handles: false,
         ..Migration::default()
     };
-    assert!(server.restored(ground.source(), cautious, &state).is_err());
+    assert!(server.restored(cautious, &state).is_err());
     let open = Migration::default();
-    server.restored(ground.source(), open, &state).unwrap();
+    server.restored(open, &state).unwrap();
 }
 
 #[test]
@@ -73,18 +73,14 @@ fn paths_do_not_lead_out_of_the_tree() {
     for name in [b"../", b"./.", b"a//", b"\0\0\0"] {
         let mut bent = state.clone();
         bent[at..at + 3].copy_from_slice(name);
-        let refused = server.restored(ground.source(), Migration::default(), &bent);
+        let refused = server.restored(Migration::default(), &bent);
         let kind = refused.unwrap_err().kind();
         assert!(kind == io::ErrorKind::Other || kind == io::ErrorKind::InvalidData);
     }
     // A symbolic link in place of a directory.
     fs::rename(ground.source().join("dir"), ground.source().join("gone")).unwrap();
     std::os::unix::fs::symlink(ground.outside().join("dir"), ground.source().join("dir")).unwrap();
-    assert!(
-        server
-            .restored(ground.source(), Migration::default(), &state)
-            .is_err()
-    );
+    assert!(server.restored(Migration::default(), &state).is_err());
 }
 
 #[test]
@@ -113,7 +109,7 @@ fn a_corrupt_ledger_does_not_crash_the_server() {
         let before = used(at);
         for byte in [before ^ 1, 0xff] {
             rustix::io::pwrite(ledger.as_fd(), &[byte], at).unwrap();
-            let _ = server.could_go_on(ground.source());
+            let _ = server.could_go_on();
         }
         rustix::io::pwrite(ledger.as_fd(), &[before], at).unwrap();
     }

@@ -102,7 +102,7 @@ fn locks_are_held_on() {
         let root = client.root();
         let Held { node, fh, path } = locked(&client, source);
         for round in 0..2 {
-            server.passed_on(way, source);
+            server.passed_on(way);
             assert!(!is_exactly_free(&path, 5, 5), "{way:?} {round}");
             assert!(is_exactly_free(&path, 10, 19), "{way:?} {round}");
             assert!(!is_exactly_free(&path, 20, 24), "{way:?} {round}");
@@ -132,7 +132,7 @@ fn locks_are_held_on() {
 fn the_lock_of_the_mount_is_held_on() {
     for way in WAYS {
         let (ground, server) = served(way);
-        let (source, path) = (ground.source(), ground.source().join("file"));
+        let path = ground.source().join("file");
         let client = mounted(&server);
         let root = client.root();
         let node = root.walk("file").unwrap();
@@ -144,7 +144,7 @@ fn the_lock_of_the_mount_is_held_on() {
         };
         assert_eq!([set(one, 5, 0), set(two, 6, 20)], [Ok(()); 2]);
         for round in 0..2 {
-            server.passed_on(way, source);
+            server.passed_on(way);
             assert!(!is_free(&path, 10, 19), "{way:?} {round}");
             assert_eq!(set(two, 6, 40), Ok(()), "{way:?} {round}");
             assert_eq!(set(two, 7, 40), Err(Errno::EAGAIN), "{way:?} {round}");
@@ -165,7 +165,7 @@ fn the_lock_of_the_mount_is_held_on() {
 fn locks_belong_to_the_open_file_by_which_their_owner_locked_last() {
     for way in WAYS {
         let (ground, server) = served(way);
-        let (source, path) = (ground.source(), ground.source().join("file"));
+        let path = ground.source().join("file");
         let client = mounted(&server);
         let root = client.root();
         let node = root.walk("file").unwrap();
@@ -176,7 +176,7 @@ fn locks_belong_to_the_open_file_by_which_their_owner_locked_last() {
         }
         root.release(node, one).unwrap();
         assert!(!is_exactly_free(&path, 20, 29), "{way:?}");
-        server.passed_on(way, source);
+        server.passed_on(way);
         assert!(!is_exactly_free(&path, 20, 29), "{way:?}");
         root.release(node, two).unwrap();
         assert!(is_exactly_free(&path, 0, 29), "{way:?}");
@@ -190,7 +190,7 @@ fn locks_are_held_while_no_server_runs() {
     let source = ground.source();
     let client = mounted(&server);
     let Held { path, .. } = locked(&client, source);
-    server.died_while(source, || {
+    server.died_while(|| {
         assert!(
             !flock_is_free(&path)
                 && !is_exactly_free(&path, 0, 0)
@@ -216,13 +216,13 @@ fn a_lock_that_is_taken_meanwhile_is_an_error() {
         pid: 0,
     };
     lock::ofd_set(&thief, &stolen).unwrap();
-    let refused = server.restored(source, Migration::default(), &state);
+    let refused = server.restored(Migration::default(), &state);
     assert!(refused.unwrap_err().to_string().contains("locks"));
     let tolerant = Migration {
         on_error: MigrationOnError::GuestError,
         ..Migration::default()
     };
-    server.restored(source, tolerant, &state).unwrap();
+    server.restored(tolerant, &state).unwrap();
     assert_eq!(root.read(node, fh, 0, 1), Err(Errno::EIO));
     assert!(root.getattr(node).is_ok());
     root.release(node, fh).unwrap();

@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod again;
-mod cost;
 mod ground;
 mod hostile;
 mod locks;

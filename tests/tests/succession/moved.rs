@@ -60,9 +60,9 @@ fn open_files_that_others_move_or_remove_survive_deaths() {
             server.wait_for_kept(FILES.len());
             if is_before_death {
                 change(source);
-                server.died(source);
+                server.died();
             } else {
-                server.died_while(source, || change(source));
+                server.died_while(|| change(source));
             }
             for _ in 0..2 {
                 for (file, node, handle) in open {
@@ -76,7 +76,7 @@ fn open_files_that_others_move_or_remove_survive_deaths() {
                         Ok(file.len() as u32)
                     );
                 }
-                server.died(source);
+                server.died();
             }
             for (_, node, handle) in open {
                 root.release(node, handle).unwrap();

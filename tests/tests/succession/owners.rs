@@ -25,7 +25,7 @@ fn a_former_owner_changes_nothing_after_a_death() {
     let server = Server::new(source, config_for(Way::Death));
     let client = mounted(&server);
     let [lost, own] = ["lost", "own"].map(|name| client.root().walk(name).unwrap());
-    server.died_while(source, || {
+    server.died_while(|| {
         chown(source.join("lost"), Some(BOB.uid), None).unwrap();
     });
     let alice = client.user(ALICE.uid, ALICE.gid);

@@ -144,7 +144,7 @@ fn check(batch: &[(Vec<Step>, Named)], opened: Opened) {
         cases.push((steps, named, files));
     }
     for _ in 0..2 {
-        server.died(source);
+        server.died();
         for (steps, named, files) in &cases {
             for (file, (node, handle, content)) in files.iter().enumerate() {
                 let case = format!("{opened:?} {steps:?}: file {file}");

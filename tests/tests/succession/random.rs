@@ -237,7 +237,7 @@ fn run(lower: Lower, seed: u64) {
             let way = WAYS[random.below(WAYS.len())];
             // A file without a name has no path.
             let way = if twins.has_orphans() { Way::Death } else { way };
-            server.passed_on(way, source);
+            server.passed_on(way);
         }
     }
     let (one, other) = (snapshot(source).unwrap(), snapshot(&twins.twin).unwrap());

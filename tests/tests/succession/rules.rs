@@ -1,7 +1,7 @@
 //! A tree under a policy, and then another server: granted opens stay granted, and new requests are judged
 //! as before.
 
-use crate::ground::{Server, Setup, Way, config_for, last_place_of, mounted};
+use crate::ground::{Server, Setup, WAYS, Way, config_for, last_place_of, mounted};
 use crate::samples;
 use std::fs;
 use std::os::fd::AsFd;
@@ -16,7 +16,6 @@ use thrufs_tests::lower::{Ground, Lower};
 
 const ROOT: NodeId = NodeId::ROOT;
 const EXCHANGE: u32 = 2;
-const WAYS: [Way; 2] = [Way::Paths, Way::Death];
 
 const POLICY: &str = r#"
 [[rule]]
@@ -125,9 +124,9 @@ fn files_are_judged_as_before_without_a_lookup() {
         let paths = ["denied/x", "kept/x", "plain/x", "of-one", "photos/a.jpg"];
         let nodes = paths.map(|path| root.walk(path).unwrap());
         is_judged(&client, &nodes, "before");
-        server.passed_on(way, source);
+        server.passed_on(way);
         is_judged(&client, &nodes, "after one");
-        server.passed_on(way, source);
+        server.passed_on(way);
         is_judged(&client, &nodes, "after two");
     });
 }
@@ -143,8 +142,8 @@ fn open_files_are_seen_as_before() {
             ["photos/a.jpg", "kept/x", "direct"].map(|path| root.walk(path).unwrap());
         let [shown, held, direct_handle] =
             [photo, kept, direct].map(|node| open(&root, node, libc::O_RDONLY).unwrap());
-        server.passed_on(way, source);
-        server.passed_on(way, source);
+        server.passed_on(way);
+        server.passed_on(way);
         assert!(samples::is_clean(&content(&root, photo, shown)));
         assert_eq!(content(&root, kept, held), b"content");
         assert_eq!(content(&root, direct, direct_handle), b"content");
@@ -191,7 +190,7 @@ fn names_are_known_from_lookup_create_link_and_rename() {
             directory
         );
         let read = libc::O_RDONLY;
-        server.passed_on(way, source);
+        server.passed_on(way);
         assert_eq!(open(&root, linked, read), Err(Errno::EACCES), "by one name");
         assert_eq!(open(&root, below, read), Err(Errno::EACCES));
         let handle = open(&root, made, read).unwrap();
@@ -199,7 +198,7 @@ fn names_are_known_from_lookup_create_link_and_rename() {
         // Removed names no longer count, the other one does.
         fs::remove_file(source.join("denied/second")).unwrap();
         assert_eq!(NodeId(root.lookup(plain, b"x").unwrap().nodeid), linked);
-        server.passed_on(way, source);
+        server.passed_on(way);
         open(&root, linked, read).unwrap();
     });
 }
@@ -218,10 +217,10 @@ fn renames_and_exchanges_are_noted() {
         for _ in 0..3 {
             root.rename((plain, b"x"), (ROOT, b"of-one"), EXCHANGE)
                 .unwrap();
-            server.passed_on(way, source);
+            server.passed_on(way);
         }
         root.rename((plain, b"x"), (ROOT, b"x"), 0).unwrap();
-        server.passed_on(way, source);
+        server.passed_on(way);
         // A directory comes under the rule, with what is in it.
         root.rename((ROOT, b"x"), (plain, b"x"), 0).unwrap();
         assert_eq!(NodeId(root.lookup(plain, b"x").unwrap().nodeid), one);
@@ -229,7 +228,7 @@ fn renames_and_exchanges_are_noted() {
         root.release(one, handle).unwrap();
         fs::rename(source.join("plain"), source.join("shut/plain")).unwrap();
         root.walk("shut/plain").unwrap();
-        server.passed_on(way, source);
+        server.passed_on(way);
         assert_eq!(open(&root, one, libc::O_RDWR), Err(Errno::EROFS));
         assert!(open(&root, x, libc::O_RDWR).is_ok());
     });
@@ -263,7 +262,7 @@ fn a_death_between_a_rename_and_its_record_does_not_hide_the_file() {
         } else {
             fs::rename(source.join("open/moved"), source.join("plain/x")).unwrap();
         }
-        server.died(source);
+        server.died();
         let written = open(&root, file, libc::O_RDWR);
         if happened {
             assert_eq!(written, Err(Errno::EROFS));
@@ -324,7 +323,7 @@ fn open_grants_survive_a_death_and_are_checked_on_a_move() {
     let written = open(&root, kept, libc::O_RDWR).unwrap();
 
     server.serve_by(policy(POLICY));
-    server.died(source);
+    server.died();
     assert!(!samples::is_clean(&content(&root, photo, shown)), "granted");
     assert_eq!(content(&root, denied, read), b"content");
     root.write(kept, written, 0, b"C", 0).unwrap();
@@ -335,13 +334,13 @@ fn open_grants_survive_a_death_and_are_checked_on_a_move() {
 
     // Nothing goes to another machine that would not be granted there.
     let state = server.saved().unwrap();
-    let refused = server.restored(source, Migration::default(), &state);
+    let refused = server.restored(Migration::default(), &state);
     assert!(refused.is_err(), "{refused:?}");
     let tolerant = Migration {
         on_error: MigrationOnError::GuestError,
         ..Migration::default()
     };
-    server.restored(source, tolerant, &state).unwrap();
+    server.restored(tolerant, &state).unwrap();
     for (node, handle) in [(photo, shown), (denied, read), (kept, written)] {
         assert_eq!(root.read(node, handle, 0, 10), Err(Errno::EBADF));
     }
@@ -361,22 +360,9 @@ fn a_session_moves_from_policy_to_policy_only() {
     of_without.root().walk("plain/x").unwrap();
     let (one, other) = (with.saved().unwrap(), without.saved().unwrap());
     for (server, state) in [(&with, other), (&without, one)] {
-        let refused = server.restored(source, Migration::default(), &state);
+        let refused = server.restored(Migration::default(), &state);
         assert!(refused.is_err());
     }
-}
-
-#[test]
-fn files_are_saved_by_path_under_any_request() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let source = ground.source();
-    filled(source);
-    let server = Server::new(source, under(Way::Handles, POLICY));
-    let client = mounted(&server);
-    let paths = ["denied/x", "kept/x", "plain/x", "of-one", "photos/a.jpg"];
-    let nodes = paths.map(|path| client.root().walk(path).unwrap());
-    server.passed_on(Way::Handles, source);
-    is_judged(&client, &nodes, "by path");
 }
 
 /// Whatever a state has, no file is shown that the rules here withhold.
@@ -403,7 +389,7 @@ fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
     for at in 0..state.len() {
         let mut bent = state.clone();
         bent[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
-        if server.restored(source, tolerant.clone(), &bent).is_err() {
+        if server.restored(tolerant.clone(), &bent).is_err() {
             continue;
         }
         gone_on += 1;
@@ -469,7 +455,7 @@ fn an_open_is_audited_once() {
     for (at, request) in requests.iter().enumerate() {
         assert!(client.transact(request).is_some());
         assert_eq!(records(), 2 * at + 1);
-        server.died(source);
+        server.died();
         // The answer was never seen: the request is replayed.
         let answer = server.answer_again(request, begun);
         assert_eq!(answer[4..8], [0; 4], "no error");
@@ -503,7 +489,7 @@ fn the_writer_of_a_redacted_file_stays_the_only_one() {
         let (first, rest) = photograph.split_at(100);
         assert_eq!(root.write(node, camera, 0, first, 0), Ok(100));
         for when in ["after one", "after two"] {
-            server.passed_on(way, source);
+            server.passed_on(way);
             let refused = root.write(node, early.fh, 0, b"x", 0);
             assert_eq!(refused, Err(Errno::EACCES), "{when}");
             assert_eq!(
@@ -540,7 +526,7 @@ fn refused_opens_stay_refused_by_the_next_server() {
     let (entry, open) = root.create(photos, b"new.jpg", flags, 0o600).unwrap();
     let node = NodeId(entry.nodeid);
     assert_eq!(root.write(node, open.fh, 0, b"mine", 0), Ok(4));
-    server.died(source);
+    server.died();
     assert_eq!(root.write(node, open.fh, 0, b"mine", 0), Ok(4));
     let beneath = fs::File::options()
         .write(true)
@@ -549,6 +535,6 @@ fn refused_opens_stay_refused_by_the_next_server() {
     for _ in 0..2 {
         let refused = root.write(node, open.fh, 0, b"mine", 0);
         assert_eq!(refused, Err(Errno::EACCES));
-        server.died(source);
+        server.died();
     }
 }

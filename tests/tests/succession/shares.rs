@@ -45,7 +45,7 @@ fn a_user_s_share_counts_after_a_death() {
         assert_eq!(open(), Err(Errno::ENFILE));
         assert_eq!(server.statistics().refused_to_users, 2 * refusals);
         assert!(client.root().open(node, libc::O_RDWR).is_ok());
-        server.died(source);
+        server.died();
     }
     alice.releasedir(NodeId::ROOT, directory).unwrap();
     alice.release(node, files[0]).unwrap();

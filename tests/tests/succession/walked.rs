@@ -55,7 +55,7 @@ fn nodes_and_open_files_go_on_under_their_numbers() {
         root.release(nodes[6], gone).unwrap();
         let listing = root.opendir(nodes[1]).unwrap().fh;
 
-        server.passed_on(way, source);
+        server.passed_on(way);
 
         for (path, node) in paths.iter().zip(nodes) {
             let beneath = fs::symlink_metadata(source.join(path)).unwrap();
@@ -112,38 +112,16 @@ fn lookups_are_counted_on() {
             assert_eq!(root.walk("file").unwrap(), node);
         }
         root.forget(node, 2);
-        server.passed_on(way, source);
+        server.passed_on(way);
         root.forget(node, 2);
         assert!(root.getattr(node).is_ok(), "{way:?}: one lookup is left");
         root.forget(node, 1);
         assert_eq!(root.getattr(node).map(drop), Err(Errno::ESTALE), "{way:?}");
         // The number of a forgotten node is not reused, before and after.
-        server.passed_on(way, source);
+        server.passed_on(way);
         let again = root.walk("file").unwrap();
         assert_ne!(again, node, "{way:?}");
     }
-}
-
-#[test]
-fn what_was_renamed_is_found_where_it_is() {
-    over_lowers(|ground, way| {
-        let source = ground.source();
-        filled(source);
-        let server = Server::new(source, config_for(way));
-        let client = mounted(&server);
-        let root = client.root();
-        let (a, deep) = (root.walk("a").unwrap(), root.walk("a/b/c/deep").unwrap());
-        let b = root.walk("a/b").unwrap();
-        let fh = root.open(deep, libc::O_RDWR).unwrap().fh;
-        root.rename((a, b"b"), (ROOT, b"moved"), 0).unwrap();
-        let c = root.walk("moved/c").unwrap();
-        root.rename((c, b"deep"), (c, b"deeper"), 0).unwrap();
-        server.passed_on(way, source);
-        assert_eq!(root.walk("moved").unwrap(), b);
-        assert_eq!(root.walk("moved/c/deeper").unwrap(), deep);
-        assert_eq!(root.read(deep, fh, 0, 10).unwrap(), b"deep");
-        assert_eq!(root.getattr(deep).unwrap().attr.size, 4);
-    });
 }
 
 /// By handle, and beneath a server that lives on, files without names are found.
@@ -173,7 +151,7 @@ fn open_files_without_names_survive_a_death() {
         }
         server.wait_for_kept(expected);
         for _ in 0..2 {
-            server.died(source);
+            server.died();
             assert_eq!(root.read(unlinked, one, 0, 99).unwrap(), b"unlinked");
             assert_eq!(root.read(replaced, other, 0, 99).unwrap(), b"replaced");
             assert_eq!(root.getattr(unlinked).unwrap().attr.nlink, 0);
@@ -211,7 +189,7 @@ fn files_without_a_known_name_are_searched_for() {
     let hard = fs::hard_link(source.join("a/b/c/deep"), source.join("a-b/hard"));
     hard.unwrap();
     fs::remove_file(source.join("a/b/c/deep")).unwrap();
-    server.passed_on(Way::Paths, source);
+    server.passed_on(Way::Paths);
     assert_eq!(root.walk("a-b/hard").unwrap(), deep);
 }
 
@@ -237,7 +215,7 @@ fn what_cannot_be_found_ends_it_or_is_an_error_of_the_guest() {
     // Not open.
     fs::remove_file(source.join("link")).unwrap();
     let state = server.saved().unwrap();
-    let refused = server.restored(source, Migration::default(), &state);
+    let refused = server.restored(Migration::default(), &state);
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("cannot be had here"), "{refused}");
     // The session still works.
@@ -247,7 +225,7 @@ fn what_cannot_be_found_ends_it_or_is_an_error_of_the_guest() {
         on_error: MigrationOnError::GuestError,
         ..Migration::default()
     };
-    server.restored(source, tolerant, &state).unwrap();
+    server.restored(tolerant, &state).unwrap();
     assert_eq!(root.getattr(file).map(drop), Err(Errno::ESTALE));
     assert_eq!(root.read(file, fh, 0, 1), Err(Errno::ESTALE));
     let listed = root.readdir(directory, listing, 0, 4096, false);
@@ -288,14 +266,15 @@ fn a_copy_of_the_tree_will_do_unless_handles_are_to_be_the_same() {
     let listing = root.opendir(many).unwrap().fh;
     let first = root.readdir(many, listing, 0, 2048, false).unwrap();
     let state = server.saved().unwrap();
-    let refused = server.restored(there.source(), Migration::default(), &state);
+    let refused = server.restored_in(there.source(), Migration::default(), &state);
     assert!(refused.is_err(), "they are other files");
-    server
-        .restored(here.source(), Migration::default(), &state)
-        .unwrap();
+    server.restored(Migration::default(), &state).unwrap();
     // Without handles. However the listing goes on, nothing is left out.
-    server.passed_on(Way::Paths, here.source());
-    server.passed_on(Way::Paths, there.source());
+    server.passed_on(Way::Paths);
+    let state = server.saved().unwrap();
+    server
+        .restored_in(there.source(), Migration::default(), &state)
+        .unwrap();
     fs::write(there.source().join("a/file"), "copied").unwrap();
     assert_eq!(root.read(file, fh, 0, 99).unwrap(), b"copied");
     let mut seen: Vec<_> = first.iter().map(|it| it.name.clone()).collect();
@@ -329,7 +308,7 @@ fn a_listing_goes_on_where_it_was() {
             at = last.offset;
             seen.extend(more.into_iter().map(|it| it.name));
             if seen.len() % 3 == 0 {
-                server.passed_on(way, ground.source());
+                server.passed_on(way);
             }
         }
         assert_eq!(seen.len(), 502, "{way:?}: each name once");
@@ -358,30 +337,13 @@ fn mounts_beneath_are_entered_again() {
         );
         let ino = root.getattr(file).unwrap().attr.ino;
         let fh = root.open(file, libc::O_RDONLY).unwrap().fh;
-        server.passed_on(way, source);
+        server.passed_on(way);
         assert_eq!(root.read(file, fh, 0, 99).unwrap(), b"beneath", "{way:?}");
         assert_eq!(root.walk("dir/on").unwrap(), dir, "{way:?}");
         assert_eq!(root.walk("dir/on/file").unwrap(), file, "{way:?}");
         assert_eq!(root.getattr(file).unwrap().attr.ino, ino, "{way:?}");
         drop(server);
         rustix::mount::unmount(&on, rustix::mount::UnmountFlags::DETACH).unwrap();
-    }
-}
-
-#[test]
-fn removed_files_that_are_not_open_do_not_prevent_a_move() {
-    for way in WAYS {
-        let ground = Ground::prepare(Lower::Default).unwrap();
-        let source = ground.source();
-        filled(source);
-        let server = Server::new(source, config_for(way));
-        let client = mounted(&server);
-        let root = client.root();
-        let file = root.walk("a/file").unwrap();
-        root.unlink(root.walk("a").unwrap(), b"file").unwrap();
-        server.passed_on(way, source);
-        assert_eq!(root.getattr(file).map(drop), Err(Errno::ESTALE), "{way:?}");
-        root.forget(file, 1);
     }
 }
 
@@ -398,7 +360,7 @@ fn a_file_in_the_place_of_another_is_not_taken_for_it() {
         let fh = root.open(file, libc::O_RDONLY).unwrap().fh;
         fs::rename(source.join("a/file"), source.join("a-b/elsewhere")).unwrap();
         fs::write(source.join("a/file"), "another").unwrap();
-        server.passed_on(Way::Paths, source);
+        server.passed_on(Way::Paths);
         assert_eq!(root.read(file, fh, 0, 99).unwrap(), b"content");
         assert_eq!(
             root.walk("a-b/elsewhere").unwrap(),
@@ -422,7 +384,7 @@ fn a_running_program_stays_one() {
         let program = root.walk("program").unwrap();
         let running = root.open(program, FMODE_EXEC).unwrap().fh;
 
-        server.passed_on(way, source);
+        server.passed_on(way);
 
         let truncated = || root.open(program, libc::O_RDONLY | libc::O_TRUNC);
         assert_eq!(truncated().map(drop), Err(Errno::ETXTBSY));

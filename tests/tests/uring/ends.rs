@@ -1,17 +1,15 @@
 //! Ends of the mount while callers on every CPU are busy in it.
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::skip_if;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::Signal;
 use thrufs_tests::connection::Connection;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::is_mounted;
-use thrufs_tests::server::{END_TIMEOUT, Server, kill_process};
+use thrufs_tests::server::{END_TIMEOUT, Server};
 use thrufs_tests::transport::must_skip_ring;
 
 use crate::load::{Load, serve};
@@ -57,23 +55,6 @@ fn unmounting_between_requests_releases_all_callers() {
 }
 
 #[test]
-fn a_forced_unmount_releases_all_callers() {
-    skip_if!(must_skip_ring());
-    let (ground, mut server) = serve(Lower::Tmpfs, "");
-    let mut load = Load::start_with_writers(&ground);
-    load.wait_for_progress();
-    // It aborts the connection first; a process inside keeps the mount.
-    let forced = unmount(ground.mnt(), UnmountFlags::FORCE);
-    load.expect_ends();
-    assert!(server.ended_within(END_TIMEOUT).is_some(), "it ends");
-    if forced == Err(Errno::BUSY) {
-        take_dead_away(&ground);
-    }
-    assert!(!is_mounted(ground.mnt()), "its mount is left behind");
-    load.check_written(ground.source());
-}
-
-#[test]
 fn a_lazy_unmount_serves_those_inside_to_their_end() {
     skip_if!(must_skip_ring());
     let (ground, mut server) = serve(Lower::Tmpfs, "");
@@ -87,40 +68,6 @@ fn a_lazy_unmount_serves_those_inside_to_their_end() {
     assert_eq!(early, None, "a process is still inside");
     load.kill();
     expect_success(server);
-}
-
-#[test]
-fn sigterm_under_load_ends_in_time() {
-    skip_if!(must_skip_ring());
-    let (ground, mut server) = serve(Lower::Tmpfs, "");
-    let mut load = Load::start_with_writers(&ground);
-    load.wait_for_progress();
-    server.signal(Signal::TERM);
-    assert!(server.ended_within(END_TIMEOUT).is_some(), "it ends");
-    assert!(!is_mounted(ground.mnt()), "its mount is left behind");
-    load.expect_ends();
-    load.check_written(ground.source());
-}
-
-#[test]
-fn a_killed_worker_releases_all_callers_and_loses_no_acknowledged_write() {
-    skip_if!(must_skip_ring());
-    for options in ["", "writeback"] {
-        let (ground, mut server) = serve(Lower::Ext4, options);
-        let mut load = Load::start_with_writers(&ground);
-        load.wait_for_progress();
-        kill_process(server.worker(), Signal::KILL);
-        load.expect_ends();
-        let status = server.ended_within(END_TIMEOUT).expect("it ends");
-        assert!(!status.success(), "a server that was killed is no success");
-        take_dead_away(&ground);
-        load.check_written(ground.source());
-        let again = Server::start(&ground, &format!("transport=uring,{options}"), None);
-        load.check_written(ground.mnt());
-        fs::write(ground.mnt().join("new"), b"works").unwrap();
-        again.stop();
-        assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");
-    }
 }
 
 #[test]

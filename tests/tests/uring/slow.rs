@@ -92,7 +92,7 @@ fn read_at_once(mnt: &Path, cpu: usize) {
 }
 
 /// While processes run the helper with `slow` on one CPU, another there asks for other files.
-fn slow_files_delay_no_other(options: &str, slow: &[[&str; 2]]) {
+fn delays_no_other(options: &str, slow: &[[&str; 2]]) {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = SlowSource::mount(&ground);
     let server = Server::start(&ground, &format!("transport=uring,{options}"), None);
@@ -133,45 +133,30 @@ fn slow_files_delay_no_other(options: &str, slow: &[[&str; 2]]) {
     source.unmount();
 }
 
-const OPTIONS: [&str; 2] = ["cache=never", "cache=never,ring_depth=1"];
-
+/// The helper's command, and the kind and number of the files for which it waits.
 #[test]
-fn a_slow_file_delays_no_other_request() {
+fn slow_files_delay_no_other_request() {
     skip_if!(must_skip_ring());
-    for options in OPTIONS {
-        slow_files_delay_no_other(options, &[["stat", "slow-0"]]);
-    }
-}
-
-#[test]
-fn several_slow_files_delay_no_other_request() {
-    skip_if!(must_skip_ring());
-    for options in OPTIONS {
-        let slow = [["stat", "slow-0"], ["stat", "slow-1"], ["stat", "slow-2"]];
-        slow_files_delay_no_other(options, &slow);
-    }
-}
-
-#[test]
-fn slow_fsyncs_delay_no_other_request() {
-    skip_if!(must_skip_ring());
-    for options in OPTIONS {
+    for (command, kind, count) in [
+        ("stat", "slow", 3),
         // More than the threads for requests that are not expected to block.
-        let names: Vec<String> = (0..8).map(|number| format!("sync-{number}")).collect();
-        let slow: Vec<[&str; 2]> = names.iter().map(|name| ["sync", name.as_str()]).collect();
-        slow_files_delay_no_other(options, &slow);
-    }
-}
-
-/// A thread that serves several queues never sleeps for a read: the kernel reads for it.
-#[test]
-fn slow_reads_delay_no_other_request() {
-    skip_if!(must_skip_ring());
-    let one_thread = "cache=never,ring_depth=1,queues_per_thread=64";
-    for options in [OPTIONS[0], OPTIONS[1], one_thread] {
+        ("sync", "sync", 8),
         // More than there are slots from earlier reads.
-        let names: Vec<String> = (0..8).map(|number| format!("page-{number}")).collect();
-        let slow: Vec<[&str; 2]> = names.iter().map(|name| ["read", name.as_str()]).collect();
-        slow_files_delay_no_other(options, &slow);
+        ("read", "page", 8),
+    ] {
+        let names: Vec<String> = (0..count)
+            .map(|number| format!("{kind}-{number}"))
+            .collect();
+        let slow: Vec<[&str; 2]> = names.iter().map(|name| [command, name.as_str()]).collect();
+        // A thread that serves several queues never sleeps for a read: the kernel reads for it.
+        let one_thread = "cache=never,ring_depth=1,queues_per_thread=64";
+        let one_thread = (command == "read").then_some(one_thread);
+        for options in ["cache=never", "cache=never,ring_depth=1"]
+            .into_iter()
+            .chain(one_thread)
+        {
+            eprintln!("{command} with {options}");
+            delays_no_other(options, &slow);
+        }
     }
 }

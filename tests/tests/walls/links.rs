@@ -5,23 +5,23 @@
 //! client's kernel would resolve it above the mount point, where there is nothing: so the server led to the
 //! secret what reaches it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::StopAll;
 
-use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
+use rustix::fs::{CWD, RenameFlags, XattrFlags};
+use thrufs_testing::steps::Steps;
 use thrufs_tests::compare::{differences, snapshot};
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::over_each;
 
-const SECRET: &[u8] = b"the secret outside";
+const SECRET: &str = "the secret outside";
 
-const HARMLESS: &[u8] = b"harmless content in";
+const HARMLESS: &str = "harmless content in";
 
 const RUN_TIME: Duration = Duration::from_secs(1);
 
@@ -47,126 +47,60 @@ fn times(dir: &Path) -> Vec<(i64, i64, i64, i64)> {
 }
 
 /// The same names inside and outside, so that every operation would succeed outside too.
-fn fill(dir: &Path, content: &[u8]) {
+fn fill(dir: &Path, content: &str) {
     fs::create_dir_all(dir.join("sub")).unwrap();
     for name in ["secret", "sub/secret"] {
         fs::write(dir.join(name), content).unwrap();
-        rustix::fs::setxattr(dir.join(name), "user.content", content, XattrFlags::empty()).unwrap();
+        let (value, none) = (content.as_bytes(), XattrFlags::empty());
+        rustix::fs::setxattr(dir.join(name), "user.content", value, none).unwrap();
     }
-    std::os::unix::fs::symlink(
-        Path::new("leads").join(content_name(content)),
-        dir.join("link"),
-    )
-    .unwrap();
+    let link = Path::new("leads").join(content);
+    std::os::unix::fs::symlink(link, dir.join("link")).unwrap();
 }
 
-fn content_name(content: &[u8]) -> String {
-    String::from_utf8(content.to_vec()).unwrap()
-}
+/// Calls of [`Steps`] for everything that takes a path: below DIR, which is now a directory and now a link
+/// to the one outside, or of FILE, now a file and now a link to the secret. OWN is the worker's.
+const CALLS: &[&str] = &[
+    "cat DIR/secret",
+    "cat DIR/sub/secret",
+    "cat FILE",
+    "open DIR/OWN w,creat,excl",
+    "file FILE harmless content in",
+    "dir DIR/other-OWN",
+    "rename DIR/OWN DIR/renamed-OWN",
+    "unlink DIR/renamed-OWN",
+    "chmod FILE 604",
+    "rmdir DIR/other-OWN",
+    "link DIR/secret DIR/OWN",
+    "unlink DIR/OWN",
+    "symlink nowhere DIR/OWN",
+    "chown FILE 4001 -",
+    "list DIR",
+    "list DIR/sub",
+    "stat DIR/only-outside",
+    "stat DIR/secret",
+    "getxattr FILE user.content",
+    "getxattr DIR/secret user.content",
+    "setxattr DIR/secret user.x x",
+    "setxattr FILE user.x x",
+    "file DIR/secret harmless content in",
+    "truncate FILE 100",
+    "chmod DIR/sub/secret 604",
+    "chown DIR/sub/secret 4001 -",
+    "readlink DIR/link",
+    "unlink DIR/OWN",
+    "node DIR/OWN fifo 400",
+    "unlink DIR/OWN",
+];
 
-fn read_secret(path: &Path) -> io::Result<()> {
-    let mut content = Vec::new();
-    File::open(path)?.read_to_end(&mut content)?;
-    assert_ne!(
-        content,
-        SECRET,
-        "the secret was read through {}",
-        path.display()
-    );
-    Ok(())
-}
-
-fn read_attribute(path: &Path) -> io::Result<()> {
-    let mut value = [0; 100];
-    let len = rustix::fs::getxattr(path, "user.content", &mut value[..])?;
-    assert_ne!(&value[..len], SECRET, "an attribute outside was read");
-    Ok(())
-}
-
-fn read_link(path: &Path) -> io::Result<()> {
-    let target = fs::read_link(path)?;
-    assert!(!target.ends_with(content_name(SECRET)));
-    Ok(())
-}
-
-fn list(dir: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        assert_ne!(entry?.file_name(), "only-outside");
-    }
-    Ok(())
-}
-
-/// Looks for the name that exists only outside.
-fn look(dir: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(dir.join("only-outside"));
-    assert!(found.is_err(), "a name outside was looked up");
-    fs::metadata(dir.join("secret")).map(drop)
-}
-
-fn truncate(path: &Path) -> io::Result<()> {
-    OpenOptions::new().write(true).truncate(true).open(path)?;
-    fs::write(path, HARMLESS)
-}
-
-fn chmod(path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o604))?;
-    rustix::fs::chown(path, Some(rustix::process::Uid::from_raw(4001)), None)?;
-    Ok(())
-}
-
-/// Everything that takes a path below the changing directory.
-fn work(dir: &Path, worker: usize, round: u64) -> io::Result<()> {
-    let own = dir.join(format!("own-{worker}-{}", round % 7));
-    let other = dir.join(format!("other-{worker}"));
-    match round % 19 {
-        0 => read_secret(&dir.join("secret")),
-        1 => read_secret(&dir.join("sub/secret")),
-        2 => OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&own)
-            .map(drop),
-        3 => fs::create_dir(&other),
-        4 => fs::rename(&own, dir.join(format!("renamed-{worker}"))),
-        5 => fs::remove_file(dir.join(format!("renamed-{worker}"))),
-        6 => fs::remove_dir(&other),
-        7 => fs::hard_link(dir.join("secret"), &own),
-        8 => std::os::unix::fs::symlink("nowhere", &own),
-        9 => list(dir),
-        10 => list(&dir.join("sub")),
-        11 => look(dir),
-        12 => read_attribute(&dir.join("secret")),
-        13 => Ok(rustix::fs::setxattr(
-            dir.join("secret"),
-            "user.x",
-            b"x",
-            XattrFlags::empty(),
-        )?),
-        14 => truncate(&dir.join("secret")),
-        15 => chmod(&dir.join("sub/secret")),
-        16 => fs::remove_file(&own),
-        17 => read_link(&dir.join("link")),
-        _ => {
-            rustix::fs::mknodat(CWD, &own, FileType::Fifo, Mode::RUSR, 0)?;
-            fs::remove_file(&own)
-        }
-    }
-}
-
-/// The same for a name that is now a file, now a link to the secret.
-fn work_on_file(path: &Path, round: u64) -> io::Result<()> {
-    match round % 5 {
-        0 => read_secret(path),
-        1 => truncate(path),
-        2 => chmod(path),
-        3 => read_attribute(path),
-        _ => Ok(rustix::fs::setxattr(
-            path,
-            "user.x",
-            b"x",
-            XattrFlags::empty(),
-        )?),
-    }
+/// Whether it succeeds. What it returns is of inside.
+fn succeeds(steps: &mut Steps, call: &str) -> bool {
+    let answer = steps.call(&call.split(' ').collect::<Vec<_>>());
+    let found = String::from_utf8_lossy(answer.as_deref().unwrap_or_default());
+    let is_outside = found.contains(SECRET) || found.contains("only-outside");
+    let is_known = answer.is_ok() && call.contains("only-outside");
+    assert!(!is_outside && !is_known, "{call} leads outside: {found}");
+    answer.is_ok()
 }
 
 fn swap(one: &Path, two: &Path) {
@@ -183,8 +117,14 @@ fn no_way_out(options: &str) {
     std::os::unix::fs::symlink("../outside", source.join("dir-link")).unwrap();
     std::os::unix::fs::symlink("../outside/secret", source.join("file-link")).unwrap();
     // Beneath, the links do lead to the secret.
-    assert_eq!(fs::read(source.join("dir-link/secret")).unwrap(), SECRET);
-    assert_eq!(fs::read(source.join("file-link")).unwrap(), SECRET);
+    assert_eq!(
+        fs::read_to_string(source.join("dir-link/secret")).unwrap(),
+        SECRET
+    );
+    assert_eq!(
+        fs::read_to_string(source.join("file-link")).unwrap(),
+        SECRET
+    );
     let before = (snapshot(&outside).unwrap(), times(&outside));
 
     let stop = AtomicBool::new(false);
@@ -209,18 +149,18 @@ fn no_way_out(options: &str) {
             let (stop, done, mnt) = (&stop, &done, mounted.mnt());
             scope.spawn(move || {
                 let _stop = StopAll(stop);
-                let mut round = worker as u64 * 5;
-                while !stop.load(Ordering::Relaxed) {
-                    // The name of the directory changes all the time: both are tried.
-                    for dir in ["dir", "dir-link"] {
-                        let worked = work(&mnt.join(dir), worker, round);
-                        done.fetch_add(u64::from(worked.is_ok()), Ordering::Relaxed);
+                let mut steps = Steps::new(mnt.to_owned(), mnt.to_owned());
+                let own = format!("own-{worker}");
+                for call in CALLS.iter().cycle().skip(7 * worker) {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
                     }
-                    for file in ["file", "file-link"] {
-                        let worked = work_on_file(&mnt.join(file), round);
-                        done.fetch_add(u64::from(worked.is_ok()), Ordering::Relaxed);
+                    // The names change all the time: both are tried.
+                    for (dir, file) in [("dir", "file"), ("dir-link", "file-link")] {
+                        let call = call.replace("DIR", dir).replace("FILE", file);
+                        let is_done = succeeds(&mut steps, &call.replace("OWN", &own));
+                        done.fetch_add(u64::from(is_done), Ordering::Relaxed);
                     }
-                    round += 1;
                 }
             });
         }

@@ -12,6 +12,7 @@ use thrufs_testing::user::{ALICE, BOB, User};
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::server::{END_TIMEOUT, Server};
 use thrufs_tests::transport::over_each;
+use thrufs_tests::wait_until;
 
 /// Descriptors of the server: 96 for inodes, 80 for each user, and 120 for all users together.
 const FILES_MAX: u32 = 256;
@@ -195,12 +196,8 @@ fn a_user_that_waits_for_locks_does_not_block_others() {
         thread::scope(|scope| {
             let wait = |user: User| scope.spawn(move || user.run(lock).map(drop));
             let alices: Vec<_> = (0..WAITERS).map(|_| wait(ALICE)).collect();
-            let deadline = Instant::now() + END_TIMEOUT;
             let refused = || alices.iter().filter(|alice| alice.is_finished()).count();
-            while refused() < WAITERS - PLACES {
-                assert!(Instant::now() < deadline, "{} are refused", refused());
-                thread::yield_now();
-            }
+            wait_until("refusals", || refused() >= WAITERS - PLACES);
             let bob = wait(BOB);
             thread::sleep(Duration::from_millis(100));
             assert!(!bob.is_finished());

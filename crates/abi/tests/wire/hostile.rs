@@ -158,10 +158,12 @@ fn every_change_of_a_byte_gives_a_request_or_an_error() {
 #[test]
 fn bytes_at_the_end_are_refused() {
     for &opcode in Opcode::ALL {
-        let longer = sample(opcode).bytes(b"\0").finish();
         // Later versions make INIT longer; what follows TMPFILE's struct means nothing.
         let tolerated = matches!(opcode, Opcode::Init | Opcode::Tmpfile);
-        assert_eq!(parse(&longer).is_ok(), tolerated, "{opcode:?}");
+        for more in 1..=8 {
+            let longer = sample(opcode).bytes(&[0; 8][..more]).finish();
+            assert_eq!(parse(&longer).is_ok(), tolerated, "{opcode:?} and {more}");
+        }
         // The same with the length of the shorter message.
         let whole = [sample(opcode).finish(), vec![0]].concat();
         let mismatch = matches!(kind(&whole), Some(ParseErrorKind::LengthMismatch { .. }));
@@ -348,11 +350,6 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_give_a_request_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        parses_or_fails(&bytes);
-    }
-
-    #[test]
     fn any_body_behind_a_valid_header_gives_a_request_or_an_error(
         opcode in select(Opcode::ALL),
         body in prop::collection::vec(any::<u8>(), 0..300),
@@ -361,20 +358,6 @@ proptest! {
         let mut bytes = new(opcode).bytes(&body).finish();
         bytes[36..38].copy_from_slice(&units.to_ne_bytes());
         parses_or_fails(&bytes);
-    }
-
-    #[test]
-    fn any_change_of_a_valid_request_gives_a_request_or_an_error(
-        opcode in select(Opcode::ALL),
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
-    ) {
-        let mut bytes = sample(opcode).extension(&samples::group(3)).finish();
-        for (at, value) in changes {
-            let at = at.index(bytes.len());
-            bytes[at] = value;
-        }
-        parses_or_fails(&bytes);
-        parses_or_fails(&with_length(bytes));
     }
 
     #[test]

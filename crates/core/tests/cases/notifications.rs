@@ -1,13 +1,9 @@
 //! What the kernel makes of each notification, on a real mount.
 
 use crate::ground::{Mount, eventually, files_with, node_of, one_reader, plain, set};
-use rustix::fs::inotify;
 use std::fs::File;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use thrufs::{Errno, NodeId, Opcode};
+use thrufs::{NodeId, Opcode};
 
 fn mount(content: &[u8]) -> Option<Mount> {
     Mount::new(&files_with(content), plain())
@@ -94,38 +90,6 @@ fn delete_removes_the_name() {
     assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
 }
 
-/// The events of an inotify(7) watch since the last call, without names.
-fn events(watch: &OwnedFd) -> inotify::ReadFlags {
-    let mut buffer = [MaybeUninit::uninit(); 1024];
-    let mut reader = inotify::Reader::new(watch, &mut buffer);
-    let mut all = inotify::ReadFlags::empty();
-    while let Ok(event) = reader.next() {
-        all |= event.events();
-    }
-    all
-}
-
-fn watch(path: &Path) -> OwnedFd {
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
-    inotify::add_watch(&watch, path, inotify::WatchFlags::ALL_EVENTS).unwrap();
-    watch
-}
-
-#[test]
-fn delete_reaches_watches_of_the_file_only() {
-    let Some(mount) = mount(b"") else { return };
-    let path = mount.path("plain");
-    let (above, file) = (watch(path.parent().unwrap()), watch(&path));
-    mount.files.remove("plain");
-    let notifier = mount.files.notifier();
-    notifier
-        .delete(NodeId::ROOT, node_of("plain"), b"plain")
-        .unwrap();
-    notifier.flush().unwrap();
-    assert!(events(&file).contains(inotify::ReadFlags::DELETE_SELF));
-    assert_eq!(events(&above), inotify::ReadFlags::empty());
-}
-
 #[test]
 fn store_and_retrieve_reach_the_page_cache() {
     let Some(mount) = mount(b"from the server") else {
@@ -191,17 +155,4 @@ fn resend_repeats_unanswered_requests() {
             mount.metrics().replies_refused == 1
         });
     });
-}
-
-#[test]
-fn a_serving_thread_may_not_wait_for_notifications() {
-    let Some(mount) = mount(b"") else { return };
-    // This thread does not serve; unit tests have one that does.
-    assert_eq!(mount.files.notifier().flush(), Ok(()));
-    let too_long = [b'x'; 5000];
-    let refused = mount
-        .files
-        .notifier()
-        .inval_entry(NodeId::ROOT, &too_long, false);
-    assert_eq!(refused, Err(Errno::ENAMETOOLONG));
 }

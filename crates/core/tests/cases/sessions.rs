@@ -2,7 +2,7 @@
 
 use crate::ground::{
     Mount, can_mount, check_deferred_read, eventually, files_with, is_destroyed, is_mounted,
-    node_of, one_reader, plain, refusing, serve,
+    one_reader, plain, refusing, serve,
 };
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
@@ -323,35 +323,6 @@ fn waits_for_locks_are_interrupted_with_their_clients() {
 }
 
 #[test]
-fn too_many_lock_waiters_are_refused() {
-    let files = files_with(b"content");
-    // Far longer than all this takes.
-    let drain_timeout = Duration::from_secs(600);
-    let config = SessionConfig {
-        lock_waiters_max: 3,
-        drain_timeout,
-        ..one_reader()
-    };
-    let Some(mount) = Mount::new(&files, config) else {
-        return;
-    };
-    let waiters: Vec<_> = (0..3).map(|_| lock(&mount)).collect();
-    eventually("three wait", || files.lock.waiting() == 3);
-    let (refused, _) = lock(&mount);
-    assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
-    assert_eq!(mount.metrics().lock_waiters_refused, 1);
-    // They still wait at the end of the session, which must not wait for them.
-    let start = Instant::now();
-    drop(mount);
-    let waited = start.elapsed();
-    assert!(waited < drain_timeout / 10, "{waited:?}");
-    for (waiter, _) in waiters {
-        assert!(waiter.join().unwrap().is_err());
-    }
-    assert!(is_destroyed(&files));
-}
-
-#[test]
 fn shutting_down_while_busy_ends_in_time_and_leaves_no_dead_mount() {
     let files = files_with(b"content");
     let Some(mut mount) = Mount::new(&files, plain()) else {
@@ -423,46 +394,4 @@ fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
     // Its own number may be another mount's by now.
     let error = thrufs::mount::abort_connection(u32::MAX).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-}
-
-#[test]
-fn a_panic_in_the_file_system_is_eio() {
-    let files = files_with(b"content");
-    let Some(mount) = Mount::new(&files, one_reader()) else {
-        return;
-    };
-    for _ in 0..3 {
-        let error = File::open(mount.path("panics")).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EIO));
-    }
-    assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
-    assert_eq!(mount.metrics().panics, 3);
-}
-
-#[test]
-fn many_clients_at_once_get_their_own_answers() {
-    let files = files_with(b"content");
-    let Some(mount) = Mount::new(&files, plain()) else {
-        return;
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                for number in 0..300 {
-                    let name = ["plain", "other", "absent"][number % 3];
-                    match std::fs::metadata(mount.path(name)) {
-                        Ok(metadata) => {
-                            use std::os::unix::fs::MetadataExt;
-                            assert_eq!(metadata.ino(), node_of(name).0);
-                        }
-                        Err(error) => {
-                            assert_eq!(name, "absent");
-                            assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
-                        }
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(mount.metrics().replies_refused, 0);
 }

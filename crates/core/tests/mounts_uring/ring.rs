@@ -66,10 +66,17 @@ fn deferred_requests_leave_their_queue_at_once() {
     });
 }
 
+/// Also more of them than their queue has slots.
 #[test]
 fn waits_for_locks_do_not_delay_others_and_are_interrupted() {
     stay_on_one_cpu();
-    check_lock_waiters(plain());
+    for depth in [None, NonZeroU16::new(1), NonZeroU16::new(3)] {
+        let ring = UringConfig {
+            depth,
+            ..UringConfig::default()
+        };
+        check_lock_waiters(SessionConfig { ring, ..plain() });
+    }
 }
 
 #[test]

@@ -1,41 +1,6 @@
 //! What one process records, the next one reads.
 
-use super::{Before, Ledger, Notes, Rank, Telling};
-use crate::identity::KnownName;
-use thrufs_abi::NodeId;
-
-const NODE: NodeId = NodeId(7);
-
-fn name(name: &str) -> KnownName {
-    KnownName::new(NodeId(1), name.as_bytes())
-}
-
-/// The names of the node in the ledger, and whether each is uncertain.
-fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
-    let next = Notes::new(ledger.clone()).unwrap();
-    let mut read = next.read().unwrap().names;
-    let names = read.remove(&NODE).unwrap_or_default();
-    names
-        .into_iter()
-        .map(|note| (note.name, note.is_unsure))
-        .collect()
-}
-
-#[test]
-fn resuming_process_keeps_recorded_names() {
-    let ledger = Ledger::new().unwrap();
-    let first = Notes::new(ledger.clone()).unwrap();
-    for text in ["a", "b", "c"] {
-        first.note_name(NODE, &name(text), Rank::Latest).unwrap();
-    }
-    let second = Notes::new(ledger.clone()).unwrap();
-    let read = second.read().unwrap().names;
-    second.forget_name(read[&NODE][1].index);
-    second.note_name(NODE, &name("d"), Rank::Latest).unwrap();
-    second.note_name(NODE, &name("e"), Rank::Latest).unwrap();
-    let read: Vec<KnownName> = noted(&ledger).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(read, ["e", "d", "c", "a"].map(name));
-}
+use super::{Before, Ledger, Notes, Telling};
 
 #[test]
 fn ledger_knows_which_audit_records_were_written() {

@@ -81,19 +81,6 @@ fn names_of_several_components_and_dots_are_refused() {
 }
 
 #[test]
-fn a_write_with_a_wrong_size_is_refused() {
-    let dispatcher = connected(RecordingFs::default());
-    for size in [1000, 2] {
-        let write = WriteIn {
-            size,
-            ..WriteIn::default()
-        };
-        let write = request(Opcode::Write).arg(&write).bytes(b"data");
-        assert_eq!(error(&dispatcher, write), libc::EINVAL);
-    }
-}
-
-#[test]
 fn too_small_reply_buffers_give_an_error() {
     let dispatcher = connected(RecordingFs::default());
     let read = ReadIn {

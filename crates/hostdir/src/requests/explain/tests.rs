@@ -182,18 +182,6 @@ fn explain_reports_dormant_nodes() {
 }
 
 #[test]
-fn explanation_round_trips_through_json() {
-    let (_place, served) = served(Config::default());
-    let explained = explain(&served, "file").unwrap();
-    let json = serde_json::to_string(&explained).unwrap();
-    assert!(json.contains(r#""data_path":"cached""#), "{json}");
-    assert_eq!(
-        serde_json::from_str::<Explanation>(&json).unwrap(),
-        explained
-    );
-}
-
-#[test]
 fn explain_says_what_the_policy_forbids() {
     let rules = [
         ("path = \"dir\"", "hide"),
