@@ -398,7 +398,7 @@ fn exported_nodes_survive_being_forgotten() {
 }
 
 #[test]
-fn listings_hold_every_name_once_and_count_lookups() {
+fn listings_hold_every_name_once_count_lookups_and_go_on_at_any_offset() {
     let served = serve(Config::default());
     let root = served.root();
     let mut wanted: Vec<Vec<u8>> = (0..1500)
@@ -420,22 +420,13 @@ fn listings_hold_every_name_once_and_count_lookups() {
     }
     let statistics = served.statistics();
     assert_eq!((statistics.inodes, statistics.open_directories), (1, 0));
-}
-
-#[test]
-fn a_listing_goes_on_at_any_offset() {
-    let served = serve(Config::default());
-    let root = served.root();
-    for number in 0..300 {
-        served.write(&format!("f{number}"), b"");
-    }
+    // It goes on at any offset.
     let all = root.list(ROOT, false).unwrap();
     let fh = root.opendir(ROOT).unwrap().fh;
     for at in [0, 7, 150, 250, 3, all.len() - 2] {
         let rest = root.readdir(ROOT, fh, all[at].offset, 400, false).unwrap();
         assert_eq!(rest[0].name, all[at + 1].name, "behind entry {at}");
     }
-    root.releasedir(ROOT, fh).unwrap();
 }
 
 #[test]

@@ -54,16 +54,22 @@ fn invalid_names_are_refused_everywhere() {
     }
     fs::create_dir(served.path("dir")).unwrap();
     let before = names(&served);
-    let mut bad: Vec<(&[u8], &[Errno])> = Vec::new();
-    let paths: [&[u8]; 7] = [b".", b"..", b"/", b"/x", b"x/", b"dir/x", b"../x"];
-    bad.extend(paths.map(|name| (name, &[Errno::EINVAL][..])));
-    // What a request can hold no longer.
-    let ends: [&[u8]; 3] = [b"", b"a\0b", b"\0"];
-    bad.extend(ends.map(|name| (name, &[Errno::EINVAL, Errno::EIO][..])));
+    use Errno as E;
     let long = [b'x'; 4096];
-    bad.extend([256, 4095].map(|length| (&long[..length], &[Errno::ENAMETOOLONG][..])));
-    bad.push((&long, &[Errno::EINVAL, Errno::ENAMETOOLONG]));
-    for (name, errors) in bad {
+    let bad: [(&[&[u8]], &[E]); 4] = [
+        (
+            &[b".", b"..", b"/", b"/x", b"x/", b"dir/x", b"../x"],
+            &[E::EINVAL],
+        ),
+        // What a request cannot hold.
+        (&[b"", b"a\0b", b"\0"], &[E::EINVAL, E::EIO]),
+        (&[&long[..256], &long[..4095]], &[E::ENAMETOOLONG]),
+        (&[&long], &[E::EINVAL, E::ENAMETOOLONG]),
+    ];
+    let named = bad
+        .iter()
+        .flat_map(|(names, errors)| names.iter().map(move |name| (*name, errors)));
+    for (name, errors) in named {
         for (operation, answer) in each(&served, b"there", name) {
             let error = answer.expect_err(operation);
             let shown = name.escape_ascii();

@@ -3,6 +3,7 @@
 use super::cases::{self, RULES};
 use super::rules::{policy, with};
 use super::{ROOT, Served, beneath, serve};
+use rustix::fs::IFlags;
 use serde_json::Value;
 use std::fs;
 use thrufs::{Errno, Outcome, Result};
@@ -101,22 +102,13 @@ fn an_error_of_the_file_system_beneath_is_not_recorded() {
         let root = audited.served.root();
         let p = root.walk("photos/p").unwrap();
         let path = audited.served.path("photos/p");
-        let immutable = |set: bool| {
-            let file = fs::File::open(&path).unwrap();
-            let flags = rustix::fs::IFlags::IMMUTABLE;
-            let flags = if set {
-                flags
-            } else {
-                rustix::fs::IFlags::empty()
-            };
-            rustix::fs::ioctl_setflags(file, flags)
-        };
-        if immutable(true).is_err() {
+        let set = |flags| rustix::fs::ioctl_setflags(fs::File::open(&path).unwrap(), flags);
+        if set(IFlags::IMMUTABLE).is_err() {
             thrufs_test_report::skipped("the file system has no immutable files");
             return;
         }
         let (answer, records) = audited.records(|| root.open(p, libc::O_WRONLY).map(drop));
-        immutable(false).unwrap();
+        set(IFlags::empty()).unwrap();
         assert_eq!((answer, records), (Err(Errno::EPERM), Vec::new()));
     });
 }

@@ -26,9 +26,10 @@ struct Log<'a> {
 
 impl Log<'_> {
     fn new<'a>(mounted: &'a Mounted, name: &str) -> Log<'a> {
+        let append = OpenOptions::new().create(true).append(true).clone();
         let log = Log {
             mounted,
-            file: File::create(mounted.source().join(name)).unwrap(),
+            file: append.open(mounted.source().join(name)).unwrap(),
             length: 0,
             above: mounted.mnt().join(name),
         };
