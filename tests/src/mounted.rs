@@ -8,6 +8,7 @@ use thrufs_testing::Tree;
 use crate::lower::{Ground, Lower};
 use crate::programs;
 use crate::server::Server;
+use crate::transport::over_each;
 
 /// A running `thrufs mount -f` on a fresh directory.
 pub struct Mounted {
@@ -83,6 +84,27 @@ impl Mounted {
             false => self.server.end(),
         }
     }
+}
+
+/// Runs a test on a fresh mount over each transport with each of these options, which it prints.
+pub fn on_each(lower: Lower, options: &[&str], test: impl Fn(&Mounted, &str)) {
+    over_each(|transport| {
+        for options in options {
+            eprintln!("options \"{options}\"");
+            let mut mounted = Mounted::start_on(lower, &transport.with(options)).unwrap();
+            test(&mounted, options);
+            mounted.stop().unwrap();
+        }
+    });
+}
+
+/// The same with passthrough and without.
+pub fn on_each_path(lower: Lower, options: &str, test: impl Fn(&Mounted)) {
+    let paths = ["passthrough", "nopassthrough"].map(|path| format!("{path},{options}"));
+    let paths = paths
+        .each_ref()
+        .map(|options| options.trim_end_matches(','));
+    on_each(lower, &paths, |mounted, _| test(mounted));
 }
 
 impl Tree for Mounted {

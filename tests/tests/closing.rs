@@ -1,5 +1,5 @@
 //! A close that is done when it returns: another process finds no open file of the server in its way
-//! directly afterwards. What waits for RELEASE, which is asynchronous, comes later; its delay is reported.
+//! directly afterwards. What waits for RELEASE, which is asynchronous, comes later.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -8,7 +8,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::Detach;
@@ -19,10 +18,11 @@ use thrufs_sys::closing::close;
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::is_mounted;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::mounted::{Mounted, on_each};
 use thrufs_tests::programs;
 use thrufs_tests::server::Server;
 use thrufs_tests::transport::over_each;
+use thrufs_tests::wait_until;
 
 const WAYS: [&str; 4] = [
     "",
@@ -34,32 +34,18 @@ const WAYS: [&str; 4] = [
 /// Limit of what RELEASE does after close(2) has returned, also on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(30);
 
-fn on_each_way(lower: Lower, ways: &[&str], body: impl Fn(&Mounted, &str)) {
-    over_each(|transport| {
-        for way in ways {
-            let mut mounted = Mounted::start_on(lower, &transport.with(way)).unwrap();
-            body(&mounted, &format!("{transport} {way}"));
-            mounted.stop().unwrap();
-        }
-    });
-}
-
-/// How many did not succeed at once, and the median and longest delay.
-fn delays(mounted: &Mounted, what: &str, usage: &str, count: usize) -> (usize, Duration, Duration) {
-    let through = mounted.mnt().join("file");
-    let beneath = mounted.source().join("file");
+/// How many did not succeed at once, and the longest delay.
+fn delays(mounted: &Mounted, what: &str, usage: &str, count: usize) -> (u64, Duration) {
+    let [beneath, through] = [mounted.source(), mounted.mnt()].map(|it| it.join("file"));
     let (through, beneath) = (through.to_str().unwrap(), beneath.to_str().unwrap());
     let count = count.to_string();
     let said = programs::run_helper(&["close", what, usage, &count, through, beneath]);
-    let numbers: Vec<u64> = said
-        .split(' ')
-        .filter_map(|number| number.parse().ok())
-        .collect();
-    let [late, median, longest] = numbers[..] else {
+    let numbers = said.split(' ').filter_map(|number| number.parse().ok());
+    let numbers: Vec<u64> = numbers.collect();
+    let [late, _, longest] = numbers[..] else {
         panic!("{said}");
     };
-    let micros = Duration::from_micros;
-    (late as usize, micros(median), micros(longest))
+    (late, Duration::from_micros(longest))
 }
 
 /// `THRUFS_SOAK_ROUNDS` says how many by hand.
@@ -68,82 +54,33 @@ fn rounds(usual: usize) -> usize {
 }
 
 #[test]
-fn what_was_written_can_be_executed_beneath() {
-    on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
-        for (usage, count) in [("write", 300), ("change", 100)] {
-            let (late, _, longest) = delays(mounted, "execute", usage, rounds(count));
-            assert_eq!(
-                late, 0,
-                "{name}, {usage}: not at once, up to {longest:?} late"
-            );
-        }
-    });
-}
-
-#[test]
-fn a_lease_can_be_taken_beneath_when_a_writer_has_closed() {
-    on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
-        for usage in ["write", "change"] {
-            let (late, _, longest) = delays(mounted, "lease", usage, rounds(200));
-            assert_eq!(
-                late, 0,
-                "{name}, {usage}: not at once, up to {longest:?} late"
-            );
-        }
-    });
-}
-
-#[test]
-fn a_lease_can_be_taken_beneath_when_a_reader_has_closed() {
-    on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
-        let (late, median, longest) = delays(mounted, "lease", "read", rounds(200));
-        eprintln!("{name}: {late} of 200 late, median {median:?}, longest {longest:?}");
-        if name.contains("nopassthrough") {
-            // The server's file is closed at RELEASE: a FLUSH for every reader would cost too much.
-            assert!(longest < LATE_MAX);
-        } else {
-            assert_eq!(late, 0, "{name}: up to {longest:?} late");
-        }
-    });
-}
-
-#[track_caller]
-fn delay_until(mut done: impl FnMut() -> bool) -> Duration {
-    let start = Instant::now();
-    if done() {
-        return Duration::ZERO;
+fn what_was_written_can_be_executed_beneath_and_a_lease_be_taken() {
+    for (what, usage, count) in [
+        ("execute", "write", 300),
+        ("execute", "change", 100),
+        ("lease", "write", 200),
+        ("lease", "change", 200),
+        ("lease", "read", 200),
+    ] {
+        on_each(Lower::Tmpfs, &WAYS, |mounted, options| {
+            let (late, longest) = delays(mounted, what, usage, rounds(count));
+            let said = format!("{what} after {usage}: {late} late, up to {longest:?}");
+            if usage == "read" && options.contains("nopassthrough") {
+                // The server's file is closed at RELEASE: a FLUSH for every reader would cost too much.
+                assert!(longest < LATE_MAX, "{said}");
+            } else {
+                assert_eq!(late, 0, "{said}");
+            }
+        });
     }
-    while !done() {
-        assert!(start.elapsed() < LATE_MAX, "not within {LATE_MAX:?}");
-    }
-    start.elapsed()
 }
 
-/// Prints the delays, and returns the shortest.
-fn say(name: &str, what: &str, mut delays: Vec<Duration>) -> Duration {
-    delays.sort();
-    let (median, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);
-    let late = delays.iter().filter(|delay| !delay.is_zero()).count();
-    let count = delays.len();
-    eprintln!("{name}: {what}: {late} of {count} late, median {median:?}, longest {longest:?}");
-    delays[0]
-}
-
-/// Waits until the server has received the last RELEASE.
+/// Waits for what RELEASE does. Returns whether it had to.
 #[track_caller]
-fn wait_for_releases(mounted: &Mounted) {
-    let is_done = || {
-        let mut ctl = Command::new(programs::thrufs().unwrap());
-        let said = ctl.arg("ctl").arg(mounted.mnt()).arg("statistics").output();
-        let said = said.unwrap();
-        let text = String::from_utf8_lossy(&said.stdout);
-        assert!(
-            said.status.success() && text.contains("open_files="),
-            "{said:?}"
-        );
-        text.contains("open_files=0 ")
-    };
-    delay_until(is_done);
+fn is_late(mut is_done: impl FnMut() -> bool) -> bool {
+    let is_late = !is_done();
+    wait_until("released", is_done);
+    is_late
 }
 
 fn free_bytes(mounted: &Mounted) -> u64 {
@@ -155,7 +92,7 @@ fn free_bytes(mounted: &Mounted) -> u64 {
 fn blocks_of_a_removed_file_are_free() {
     const BYTES: usize = 4 << 20;
     for lower in [Lower::Tmpfs, Lower::Ext4, Lower::Overlay] {
-        on_each_way(lower, &WAYS[..2], |mounted, name| {
+        on_each(lower, &["", "nopassthrough"], |mounted, _| {
             let path = mounted.mnt().join("file");
             let content = vec![b'x'; BYTES];
             let write = || {
@@ -166,115 +103,102 @@ fn blocks_of_a_removed_file_are_free() {
             };
             let wanted = free_bytes(mounted) - (1 << 20);
             let is_free = || free_bytes(mounted) >= wanted;
-            let (mut closed, mut open, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
             for _ in 0..20 {
                 drop(write());
-                wait_for_releases(mounted);
+                wait_until("closed", || {
+                    mounted.ctl("statistics").contains("open_files=0 ")
+                });
                 assert!(!is_free());
                 fs::remove_file(&path).unwrap();
-                closed.push(delay_until(is_free));
+                // Overlayfs frees them in its own time.
+                assert!(!is_late(is_free) || lower == Lower::Overlay, "not open");
                 let file = write();
                 fs::remove_file(&path).unwrap();
                 assert!(!is_free());
                 drop(file);
-                open.push(delay_until(is_free));
+                wait_until("closed when removed", is_free);
                 drop(write());
                 fs::write(mounted.mnt().join("new"), b"small").unwrap();
                 fs::rename(mounted.mnt().join("new"), &path).unwrap();
-                replaced.push(delay_until(is_free));
+                wait_until("replaced", is_free);
             }
-            let name = format!("{name} on {}", lower.name());
-            let late = closed.iter().filter(|delay| !delay.is_zero()).count();
-            say(&name, "removed when closed", closed);
-            // Overlayfs frees them in its own time.
-            if lower != Lower::Overlay {
-                assert_eq!(late, 0, "{name}: blocks of a file that was not open");
-            }
-            say(&name, "closed when removed", open);
-            say(&name, "replaced", replaced);
         });
     }
 }
 
+/// RELEASE carries the unlock of flock(2).
 #[test]
 fn a_waiter_for_a_lock_beneath_goes_on() {
     let ways = ["locks=shared", "locks=shared,nopassthrough"];
-    on_each_way(Lower::Tmpfs, &ways, |mounted, name| {
+    on_each(Lower::Tmpfs, &ways, |mounted, _| {
         let path = mounted.mnt().join("file");
         fs::write(&path, b"content").unwrap();
         let beneath = File::open(mounted.source().join("file")).unwrap();
-        let mut delays = Vec::new();
         for _ in 0..50 {
             let file = OpenOptions::new().write(true).open(&path).unwrap();
             flock(&file, FlockOperation::LockExclusive).unwrap();
             let attempt = || flock(&beneath, FlockOperation::NonBlockingLockExclusive).is_ok();
             assert!(!attempt(), "it is locked");
             drop(file);
-            delays.push(delay_until(attempt));
+            wait_until("unlocked", attempt);
             flock(&beneath, FlockOperation::Unlock).unwrap();
         }
-        // RELEASE carries the unlock of flock(2).
-        say(name, "flock", delays);
     });
 }
 
-fn unmounts(at: &Path) -> bool {
-    match rustix::mount::unmount(at, UnmountFlags::empty()) {
-        Ok(()) => true,
-        Err(rustix::io::Errno::BUSY) => {
-            // A busy loop would delay the release.
-            thread::sleep(Duration::from_micros(50));
-            false
-        }
-        Err(error) => panic!("{error}"),
+/// Unmounts as soon as that is possible, and returns when.
+#[track_caller]
+fn unmount_idle(submount: Detach<&Path>) -> Duration {
+    let start = Instant::now();
+    while let Err(error) = rustix::mount::unmount(submount.0, UnmountFlags::empty()) {
+        assert_eq!(error, rustix::io::Errno::BUSY);
+        assert!(start.elapsed() < LATE_MAX, "it stays busy");
+        // A busy loop would delay the release.
+        thread::sleep(Duration::from_micros(50));
     }
+    std::mem::forget(submount);
+    start.elapsed()
 }
 
 #[test]
 fn a_mount_beneath_can_be_unmounted() {
-    on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
+    on_each(Lower::Tmpfs, &WAYS, |mounted, _| {
         // Names are cached: a fresh one each time.
         let place = |name: &str| {
             let at = mounted.source().join(name);
             fs::create_dir(&at).unwrap();
             (at, mounted.mnt().join(name))
         };
-        let (mut written, mut walked) = (Vec::new(), Vec::new());
+        let [mut written, mut walked] = [LATE_MAX; 2];
         for round in 0..20 {
             let (at, through) = place(&format!("written-{round}"));
-            let submount = Detach::tmpfs(&at);
+            let submount = Detach::tmpfs(&*at);
             fs::create_dir(through.join("dir")).unwrap();
             let file = File::create(through.join("dir/file")).unwrap();
             file.write_all_at(b"content", 0).unwrap();
-            assert!(!unmounts(submount.0), "a file is open");
+            let busy = rustix::mount::unmount(&at, UnmountFlags::empty());
+            assert!(busy.is_err(), "a file is open");
             drop(file);
-            written.push(delay_until(|| unmounts(submount.0)));
+            written = written.min(unmount_idle(submount));
 
             let (at, through) = place(&format!("walked-{round}"));
-            let submount = Detach::tmpfs(&at);
+            let submount = Detach::tmpfs(&*at);
             fs::create_dir_all(at.join("one/two")).unwrap();
             fs::write(at.join("one/two/file"), b"content").unwrap();
             assert_eq!(fs::read(through.join("one/two/file")).unwrap(), b"content");
             assert_eq!(fs::read_dir(through.join("one/two")).unwrap().count(), 1);
-            walked.push(delay_until(|| unmounts(submount.0)));
+            walked = walked.min(unmount_idle(submount));
         }
         // By the last release: by idleness, after a quarter of a second, none would be that fast.
-        for fastest in [
-            say(name, "written", written),
-            say(name, "walked and read", walked),
-        ] {
+        for fastest in [written, walked] {
             assert!(fastest < Duration::from_millis(200), "{fastest:?}");
         }
         // Without any open file: by idleness.
         let (at, through) = place("looked-at");
-        let submount = Detach::tmpfs(&at);
+        let submount = Detach::tmpfs(&*at);
         fs::write(at.join("file"), b"content").unwrap();
         assert_eq!(fs::metadata(through.join("file")).unwrap().len(), 7);
-        let start = Instant::now();
-        while !unmounts(submount.0) {
-            assert!(start.elapsed() < LATE_MAX, "it stays busy");
-        }
-        eprintln!("{name}: looked at: {:?} late", start.elapsed());
+        unmount_idle(submount);
     });
 }
 

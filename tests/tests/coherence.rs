@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,8 +17,7 @@ use rustix::io::Errno;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::steps::Steps;
 use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::transport::{Transport, over_each};
+use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
 
 /// The default timeout of a second, and a little for the clock ticks of the kernel.
 const TIMEOUT: Duration = Duration::from_millis(1100);
@@ -28,40 +27,20 @@ fn data(fill: u8) -> Vec<u8> {
     vec![fill; 10_000]
 }
 
-/// A change made beneath, as calls of [`Steps`], with what they answer behind `=`.
-struct Change {
-    name: &'static str,
-    /// Makes the old state, beneath.
-    prepare: &'static str,
-    /// Caches the old state through the mount.
-    warm: &'static str,
-    /// Makes the change beneath.
-    change: &'static str,
-    /// Checks the new state through the mount.
-    check: &'static str,
-}
-
 const OLD: &str = "file file; fill file 0 10000 111";
 const IS_OLD: &str = "cat file 0 2 = oo; cat file 5000 2 = oo; cat file 9990 20 = oooooooooo";
 const IS_NEW: &str = "cat file 0 2 = nn; cat file 5000 2 = nn; cat file 9990 20 = nnnnnnnnnn";
 
-const fn change(name: &'static str, steps: [&'static str; 4]) -> Change {
-    let [prepare, warm, change, check] = steps;
-    Change {
-        name,
-        prepare,
-        warm,
-        change,
-        check,
-    }
-}
+/// A change made beneath, as calls of [`Steps`], with what they answer behind `=`: what makes the old state beneath,
+/// what caches it through the mount, the change beneath, and what is seen then through the mount.
+type Change = (&'static str, [&'static str; 4]);
 
-const CHANGES: [Change; 11] = [
-    change(
+const CHANGES: [Change; 12] = [
+    (
         "content of the same size",
         [OLD, IS_OLD, "fill file 0 10000 110", IS_NEW],
     ),
-    change(
+    (
         "append",
         [
             OLD,
@@ -70,7 +49,7 @@ const CHANGES: [Change; 11] = [
             "state file = mode 100644 links 1 owner 0:0 size 10004; cat file 9998 20 = oommmm",
         ],
     ),
-    change(
+    (
         "shrink",
         [
             OLD,
@@ -79,7 +58,7 @@ const CHANGES: [Change; 11] = [
             "state file = mode 100644 links 1 owner 0:0 size 10; cat file = oooooooooo",
         ],
     ),
-    change(
+    (
         "rename",
         [
             "file old x",
@@ -88,7 +67,7 @@ const CHANGES: [Change; 11] = [
             "stat old = ENOENT; cat new = x",
         ],
     ),
-    change(
+    (
         "delete",
         [
             "file file x",
@@ -97,11 +76,11 @@ const CHANGES: [Change; 11] = [
             "stat file = ENOENT",
         ],
     ),
-    change(
+    (
         "create after the name was seen missing",
         ["", "stat file = ENOENT", "file file x", "cat file = x"],
     ),
-    change(
+    (
         "chmod",
         [
             "file file x",
@@ -110,7 +89,16 @@ const CHANGES: [Change; 11] = [
             "state file = mode 100600 links 1 owner 0:0 size 1",
         ],
     ),
-    change(
+    (
+        "link, whose count is an attribute of the other name too",
+        [
+            "file one x",
+            "state one = mode 100644 links 1 owner 0:0 size 1",
+            "link one two",
+            "state one = mode 100644 links 2 owner 0:0 size 1; cat two = x",
+        ],
+    ),
+    (
         "replaced file",
         [
             OLD,
@@ -119,7 +107,7 @@ const CHANGES: [Change; 11] = [
             IS_NEW,
         ],
     ),
-    change(
+    (
         "file replaced by a directory",
         [
             "file name x",
@@ -128,7 +116,7 @@ const CHANGES: [Change; 11] = [
             "cat name/inside = y",
         ],
     ),
-    change(
+    (
         "listing",
         [
             "file stays x; file goes x",
@@ -137,7 +125,7 @@ const CHANGES: [Change; 11] = [
             "list . = comes file stays file",
         ],
     ),
-    change(
+    (
         "extended attribute",
         [
             "file file x; setxattr file user.state old",
@@ -164,116 +152,79 @@ fn play(directory: &Path, steps: &str) {
 }
 
 /// All changes, each in a directory of its own, with one wait for all.
-fn see_all_changes(options: &str, delay: Duration) {
-    let mut mounted = Mounted::start(options);
-    let dir_of = |at: usize| format!("change-{at}");
-    for (at, change) in CHANGES.iter().enumerate() {
-        let beneath = mounted.source().join(dir_of(at));
+fn see_all_changes(mounted: &Mounted, delay: Duration) {
+    let places = |at: usize| [mounted.source(), mounted.mnt()].map(|it| it.join(at.to_string()));
+    let check = |at: usize| {
+        let (name, [.., check]) = CHANGES[at];
+        eprintln!("{name}");
+        play(&places(at)[1], check);
+    };
+    for (at, (_, [prepare, warm, change, _])) in CHANGES.iter().enumerate() {
+        let [beneath, through] = places(at);
         fs::create_dir(&beneath).unwrap();
-        play(&beneath, change.prepare);
-    }
-    for (at, change) in CHANGES.iter().enumerate() {
-        eprintln!("options \"{options}\": {}", change.name);
-        play(&mounted.mnt().join(dir_of(at)), change.warm);
-        play(&mounted.source().join(dir_of(at)), change.change);
+        play(&beneath, prepare);
+        play(&through, warm);
+        play(&beneath, change);
         if delay.is_zero() {
-            play(&mounted.mnt().join(dir_of(at)), change.check);
+            check(at);
         }
     }
     if !delay.is_zero() {
         thread::sleep(delay);
-        for (at, change) in CHANGES.iter().enumerate() {
-            eprintln!("options \"{options}\", later: {}", change.name);
-            play(&mounted.mnt().join(dir_of(at)), change.check);
-        }
+        (0..CHANGES.len()).for_each(check);
     }
-    mounted.stop().unwrap();
 }
-
-/// With the first, the server has no part in data.
-const WAYS: [&str; 2] = ["passthrough", "nopassthrough"];
 
 #[test]
 fn never_sees_changes_at_once() {
-    over_each(|transport| {
-        for way in WAYS {
-            let options = format!("cache=never,{way}");
-            see_all_changes(&transport.with(&options), Duration::ZERO);
-        }
+    on_each_path(Lower::Default, "cache=never", |mounted| {
+        see_all_changes(mounted, Duration::ZERO);
     });
 }
 
+/// With passthrough, the server has no part in data.
 #[test]
 fn auto_sees_changes_within_its_timeout() {
-    over_each(|transport| {
-        for way in WAYS {
-            see_all_changes(&transport.with(way), TIMEOUT);
-        }
+    on_each_path(Lower::Default, "", |mounted| {
+        see_all_changes(mounted, TIMEOUT);
     });
 }
 
 #[test]
 fn auto_with_timeouts_of_zero_sees_changes_at_once() {
-    over_each(|transport| {
-        let options = "entry_timeout=0,attr_timeout=0,negative_timeout=0,nopassthrough";
-        see_all_changes(&transport.with(options), Duration::ZERO);
+    let options = "entry_timeout=0,attr_timeout=0,negative_timeout=0,nopassthrough";
+    on_each(Lower::Default, &[options], |mounted, _| {
+        see_all_changes(mounted, Duration::ZERO);
     });
 }
 
 /// A reader has the file open, and so its pages cached, during a change beneath.
-fn reopen_after_a_change(options: &str) {
-    let mut mounted = Mounted::start(options);
-    let through = mounted.mnt().join("file");
-    fs::write(mounted.source().join("file"), data(b'o')).unwrap();
-    let mut early = File::open(&through).unwrap();
-    let mut seen = Vec::new();
-    early.read_to_end(&mut seen).unwrap();
-    assert_eq!(seen, data(b'o'));
-    for round in 0..5 {
-        let fill = b'0' + round;
-        // Old kernels stamp files with the clock tick; two changes within one look the same.
-        thread::sleep(Duration::from_millis(20));
-        fs::write(mounted.source().join("file"), data(fill)).unwrap();
-        let seen = fs::read(&through).unwrap();
-        assert!(
-            seen == data(fill),
-            "options \"{options}\", round {round}: old data after an open"
-        );
+#[test]
+fn new_data_are_read_at_once_after_an_open() {
+    let options = ["cache=never,nopassthrough", "passthrough", "nopassthrough"];
+    on_each(Lower::Default, &options, |mounted, _| {
+        let [beneath, through] = [mounted.source(), mounted.mnt()].map(|it| it.join("file"));
+        fs::write(&beneath, data(b'o')).unwrap();
+        let early = File::open(&through).unwrap();
         let mut same = vec![0; 10_000];
         early.read_exact_at(&mut same, 0).unwrap();
-        assert!(
-            same == data(fill),
-            "options \"{options}\", round {round}: an older descriptor"
-        );
-    }
-    // An open file would keep the mount busy.
-    drop(early);
-    mounted.stop().unwrap();
-}
-
-#[test]
-fn never_reads_new_data_after_an_open() {
-    over_each(|transport| {
-        let options = transport.with("cache=never,nopassthrough");
-        reopen_after_a_change(&options);
-    });
-}
-
-#[test]
-fn auto_reads_new_data_after_an_open_at_once() {
-    over_each(|transport| {
-        for way in WAYS {
-            reopen_after_a_change(&transport.with(way));
+        assert_eq!(same, data(b'o'));
+        for round in b'0'..b'5' {
+            // Old kernels stamp files with the clock tick; two changes within one look the same.
+            thread::sleep(Duration::from_millis(20));
+            fs::write(&beneath, data(round)).unwrap();
+            assert!(
+                fs::read(&through).unwrap() == data(round),
+                "old data after an open"
+            );
+            early.read_exact_at(&mut same, 0).unwrap();
+            assert!(same == data(round), "an older descriptor");
         }
     });
 }
 
 /// Opens and reads without asking for attributes: changed ones would make the kernel drop old data.
-fn read_anew(path: &Path) -> Vec<u8> {
-    read_by(OpenOptions::new().read(true), path)
-}
-
-fn read_by(options: &OpenOptions, path: &Path) -> Vec<u8> {
+fn read_anew(options: &OpenOptions, path: &Path) -> Vec<u8> {
     let mut file = options.open(path).unwrap();
     let (mut content, mut buffer) = (Vec::new(), vec![0; 1 << 17]);
     loop {
@@ -284,53 +235,37 @@ fn read_by(options: &OpenOptions, path: &Path) -> Vec<u8> {
     }
 }
 
-/// Although the size that the kernel has is valid for a second.
+fn to_read() -> OpenOptions {
+    OpenOptions::new().read(true).clone()
+}
+
+/// Although the size that the kernel has is valid for a second. An open for writing makes the kernel ask for it again,
+/// as one for reading does.
 #[test]
 fn auto_reads_what_was_appended_before_an_open() {
-    read_what_is_appended(OpenOptions::new().read(true));
-}
-
-/// An open for writing makes the kernel ask for the size again, as an open for reading does.
-#[test]
-fn auto_reads_what_was_appended_before_an_open_for_writing() {
-    read_what_is_appended(OpenOptions::new().read(true).write(true));
-}
-
-/// Runs over each transport and data path on a fresh mount.
-fn on_each_path(lower: Lower, test: impl Fn(&Mounted, &str)) {
-    over_each(|transport| {
-        for way in WAYS {
-            let mut mounted = Mounted::start_on(lower, &transport.with(way)).unwrap();
-            test(&mounted, &format!("{transport} {way}"));
-            mounted.stop().unwrap();
-        }
-    });
-}
-
-fn read_what_is_appended(options: &OpenOptions) {
-    on_each_path(Lower::Default, |mounted, name| {
-        let beneath = mounted.source().join("file");
-        let mut expected = data(b'o');
-        fs::write(&beneath, &expected).unwrap();
-        for round in 0..20 {
-            let seen = read_by(options, &mounted.mnt().join("file"));
-            assert_eq!(seen.len(), expected.len(), "{name}, {round}");
-            assert!(seen == expected);
-            let mut file = OpenOptions::new().append(true).open(&beneath).unwrap();
-            file.write_all(&data(b'n')).unwrap();
-            expected.extend(data(b'n'));
-        }
-    });
+    for options in [to_read(), to_read().write(true).clone()] {
+        on_each_path(Lower::Default, "", |mounted| {
+            let [beneath, through] = [mounted.source(), mounted.mnt()].map(|it| it.join("file"));
+            let mut expected = data(b'o');
+            fs::write(&beneath, &expected).unwrap();
+            for round in 0..20 {
+                assert!(read_anew(&options, &through) == expected, "{round}");
+                let mut file = OpenOptions::new().append(true).open(&beneath).unwrap();
+                file.write_all(&data(b'n')).unwrap();
+                expected.extend(data(b'n'));
+            }
+        });
+    }
 }
 
 /// A file system sets the time of a write before it copies: a reader meanwhile sees the last version of the
 /// file with old data. Two guards detect that, the age of a version and the lease.
 #[test]
 fn auto_reads_what_was_written_before_an_open() {
-    on_each_path(Lower::Default, rewrite_while_others_read);
+    on_each_path(Lower::Default, "", rewrite_while_others_read);
 }
 
-fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
+fn rewrite_while_others_read(mounted: &Mounted) {
     const BYTES: usize = 8 << 20;
     const ROUNDS: usize = 50;
     let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
@@ -356,7 +291,7 @@ fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
             is_written.store(true, Ordering::Relaxed);
         });
         drop(file);
-        assert_eq!(read_end(), round as u8, "{name}: old data after an open");
+        assert_eq!(read_end(), round as u8, "old data after an open");
     }
 }
 
@@ -364,11 +299,11 @@ fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
 /// the age of what was read shows that it may differ.
 #[test]
 fn auto_reads_what_was_written_within_a_tick() {
-    on_each_path(Lower::Ramfs, |mounted, name| {
+    on_each_path(Lower::Ramfs, "", |mounted| {
         let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
         for round in 0..200 {
             fs::write(&beneath, [round]).unwrap();
-            assert_eq!(read_anew(&through), [round], "{name}");
+            assert_eq!(read_anew(&to_read(), &through), [round]);
         }
     });
 }
@@ -377,12 +312,11 @@ fn auto_reads_what_was_written_within_a_tick() {
 /// show that it is the last; only the lease does, which is refused.
 #[test]
 fn auto_reads_what_was_stored_before_an_open() {
-    on_each_path(Lower::Default, |mounted, name| {
+    on_each_path(Lower::Default, "", |mounted| {
         let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
         fs::write(&beneath, data(b'o')).unwrap();
-        let read = || read_anew(&through);
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).open(&beneath).unwrap();
+        let read = || read_anew(&to_read(), &through);
+        let file = to_read().write(true).open(&beneath).unwrap();
         let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
         drop(file);
         map.store(0, b"s");
@@ -392,56 +326,30 @@ fn auto_reads_what_was_stored_before_an_open() {
         assert_eq!(read()[..2], *b"so");
         map.store(0, b"n");
         drop(map);
-        assert_eq!(read()[..2], *b"no", "{name}: old stores");
+        assert_eq!(read()[..2], *b"no", "old stores");
     });
-}
-
-/// Links beneath: the count is an attribute of the other name too.
-#[test]
-fn auto_sees_a_link_made_beneath() {
-    over_each(see_a_link_made_beneath);
-}
-
-fn see_a_link_made_beneath(transport: Transport) {
-    let mut mounted = Mounted::start(&transport.to_string());
-    let (source, through) = (mounted.source().to_owned(), mounted.mnt().to_owned());
-    fs::write(source.join("one"), b"x").unwrap();
-    assert_eq!(fs::metadata(through.join("one")).unwrap().nlink(), 1);
-    fs::hard_link(source.join("one"), source.join("two")).unwrap();
-    thread::sleep(TIMEOUT);
-    let [one, two] = ["one", "two"].map(|name| fs::metadata(through.join(name)).unwrap());
-    assert_eq!((one.nlink(), two.nlink()), (2, 2));
-    assert_eq!(one.ino(), two.ino());
-    mounted.stop().unwrap();
 }
 
 /// Without waiting for a notification or for the timeout of attributes.
 #[test]
 fn a_lock_shows_what_was_written_beneath_before() {
     use rustix::fs::{FlockOperation, fcntl_lock, flock};
-    for path in ["passthrough", "nopassthrough"] {
-        over_each(|transport| {
-            let options = transport.with(&format!("{path},follow=no,attr_timeout=3600"));
-            let mut mounted = Mounted::start_on(Lower::Default, &options).unwrap();
-            let beneath = mounted.source().join("file");
-            fs::write(&beneath, "old").unwrap();
-            let mut above = OpenOptions::new();
-            let above = above.read(true).write(true);
-            let above = above.open(mounted.mnt().join("file")).unwrap();
-            let shown = || {
-                let mut bytes = vec![0; above.metadata().unwrap().len() as usize];
-                above.read_exact_at(&mut bytes, 0).unwrap();
-                String::from_utf8(bytes).unwrap()
-            };
-            assert_eq!(shown(), "old");
-            fs::write(&beneath, "longer").unwrap();
-            fcntl_lock(&above, FlockOperation::NonBlockingLockExclusive).unwrap();
-            assert_eq!(shown(), "longer", "{path}");
-            fs::write(&beneath, "others").unwrap();
-            flock(&above, FlockOperation::NonBlockingLockExclusive).unwrap();
-            assert_eq!(shown(), "others", "{path}");
-            drop(above);
-            mounted.stop().unwrap();
-        });
-    }
+    on_each_path(Lower::Default, "follow=no,attr_timeout=3600", |mounted| {
+        let beneath = mounted.source().join("file");
+        fs::write(&beneath, "old").unwrap();
+        let above = mounted.mnt().join("file");
+        let above = to_read().write(true).open(above).unwrap();
+        let shown = || {
+            let mut bytes = vec![0; above.metadata().unwrap().len() as usize];
+            above.read_exact_at(&mut bytes, 0).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(shown(), "old");
+        fs::write(&beneath, "longer").unwrap();
+        fcntl_lock(&above, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(shown(), "longer");
+        fs::write(&beneath, "others").unwrap();
+        flock(&above, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(shown(), "others");
+    });
 }

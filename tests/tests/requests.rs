@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime};
 
 use thrufs_test_report::skipped;
 use thrufs_testing::user::User;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::{Mounted, on_each};
 use thrufs_tests::tracer::{Requests, Tracer, requests};
-use thrufs_tests::transport::over_each;
 
 const USER: User = User {
     uid: 1000,
@@ -24,13 +24,19 @@ const USER: User = User {
     groups: &[],
 };
 
-/// Counts on a mount with all caches, over each transport, unless skipped.
+/// Counts on a mount with all caches, unless skipped.
 fn counted(count: impl Fn(&Mounted, &Tracer)) {
-    counted_with("passthrough", count);
+    counted_under("cache=always,passthrough", count);
 }
 
-fn counted_with(path: &str, count: impl Fn(&Mounted, &Tracer)) {
-    counted_under(&format!("cache=always,{path}"), count);
+/// With passthrough, and with as many WRITE besides as `writes` is given without.
+fn counted_on_each_path(count: impl Fn(&Mounted, &Tracer, &dyn Fn(u64) -> Requests)) {
+    counted_under("cache=always,passthrough", |mounted, tracer| {
+        count(mounted, tracer, &|_| Requests::new());
+    });
+    counted_under("cache=always,nopassthrough", |mounted, tracer| {
+        count(mounted, tracer, &|writes| requests(&[("WRITE", writes)]));
+    });
 }
 
 fn counted_under(options: &str, count: impl Fn(&Mounted, &Tracer)) {
@@ -38,14 +44,14 @@ fn counted_under(options: &str, count: impl Fn(&Mounted, &Tracer)) {
     // there is a FLUSH.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    over_each(|transport| {
-        let mut mounted = Mounted::start(&transport.with(options));
-        match Tracer::start(mounted.mnt()) {
-            Ok(tracer) => count(&mounted, &tracer),
+    on_each(
+        Lower::Default,
+        &[options],
+        |mounted, _| match Tracer::start(mounted.mnt()) {
+            Ok(tracer) => count(mounted, &tracer),
             Err(error) => skipped(format!("no tracing here: {error}")),
-        }
-        mounted.stop().unwrap();
-    });
+        },
+    );
 }
 
 /// Asserts that `look` costs no more than this one of the next times. The kernel may reclaim a page of its
@@ -69,23 +75,14 @@ fn warm_paths_cost_no_request() {
         std::os::unix::fs::symlink("file", mounted.source().join("dir/link")).unwrap();
         let look = || {
             assert_eq!(fs::metadata(mnt.join("dir/file")).unwrap().len(), 7);
-            assert!(
-                fs::symlink_metadata(mnt.join("dir/link"))
-                    .unwrap()
-                    .is_symlink()
-            );
-            assert_eq!(
-                fs::read_link(mnt.join("dir/link")).unwrap(),
-                Path::new("file")
-            );
-            assert_eq!(fs::metadata(mnt.join("dir/link")).unwrap().len(), 7);
+            let link = mnt.join("dir/link");
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new("file"));
+            assert_eq!(fs::metadata(&link).unwrap().len(), 7);
         };
         let cold = tracer.count(look);
         // The tracer sees requests.
-        assert!(
-            cold.get("LOOKUP").is_some_and(|&count| count >= 3),
-            "cold: {cold:?}"
-        );
+        assert!(of(&cold, "LOOKUP") >= 3, "cold: {cold:?}");
         // The kernel expires the access time of a link once it has asked for its target, so the second look
         // asks for that again.
         let second = tracer.count(look);
@@ -135,11 +132,8 @@ fn a_second_listing_is_with_attributes_if_they_are_looked_at() {
     counted_under("", |mounted, tracer| {
         let directory = large_directory(mounted);
         let first = tracer.count(|| list(&directory));
-        assert_eq!(
-            (of(&first, "READDIRPLUS"), of(&first, "LOOKUP")),
-            (1, 1),
-            "{first:?}"
-        );
+        let found = ["READDIRPLUS", "LOOKUP"].map(|opcode| of(&first, opcode));
+        assert_eq!(found, [1, 1], "{first:?}");
         assert!(of(&first, "READDIR") > 0, "{first:?}");
         mounted.settle();
         let second = tracer.count(|| list_and_stat(&directory));
@@ -164,6 +158,10 @@ fn a_second_listing_without_attributes_is_kept() {
     });
 }
 
+fn open_and_release() -> Requests {
+    requests(&[("OPEN", 1), ("RELEASE", 1)])
+}
+
 #[test]
 fn a_warm_open_costs_open_and_release() {
     counted(|mounted, tracer| {
@@ -171,24 +169,22 @@ fn a_warm_open_costs_open_and_release() {
         let path = mounted.mnt().join("file");
         assert_eq!(fs::read(&path).unwrap(), b"content");
         let seen = tracer.count(|| drop(File::open(&path).unwrap()));
-        assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
+        assert_eq!(seen, open_and_release());
         // Pages are kept from one open to the next.
         let read = || {
-            let file = File::open(&path).unwrap();
             let mut content = [0; 7];
+            let file = File::open(&path).unwrap();
             file.read_exact_at(&mut content, 0).unwrap();
             assert_eq!(&content, b"content");
         };
-        let expected = requests(&[("OPEN", 1), ("RELEASE", 1)]);
-        assert_soon(tracer, read, &expected, "with a read");
+        assert_soon(tracer, read, &open_and_release(), "with a read");
     });
 }
 
 /// Data of a file that is old enough are cached from one open to the next, young ones are not.
 #[test]
 fn old_data_stay_cached_across_opens() {
-    let options = "nopassthrough,cache=auto";
-    counted_with(options, |mounted, tracer| {
+    counted_under("nopassthrough,cache=auto", |mounted, tracer| {
         let beneath = mounted.source().join("file");
         fs::write(&beneath, b"content").unwrap();
         let changed = |time| File::open(&beneath).unwrap().set_modified(time).unwrap();
@@ -198,7 +194,7 @@ fn old_data_stay_cached_across_opens() {
                 let file = File::open(&path).unwrap();
                 assert_eq!(file.read_at(&mut [0; 7], 0).unwrap(), 7);
             });
-            seen.get("READ").copied().unwrap_or(0)
+            of(&seen, "READ")
         };
         // A change in the future is young however long the reads take.
         changed(SystemTime::now() + Duration::from_secs(3600));
@@ -220,10 +216,8 @@ fn a_new_file_costs_lookup_create_flush_and_release() {
         let mut seen = tracer.count(|| drop(File::create_new(&path).unwrap()));
         let attributes = seen.remove("GETATTR").unwrap_or(0);
         assert!(attributes <= 1, "{attributes} GETATTR");
-        assert_eq!(
-            seen,
-            requests(&[("CREATE", 1), ("FLUSH", 1), ("LOOKUP", 1), ("RELEASE", 1)])
-        );
+        let expected = [("CREATE", 1), ("FLUSH", 1), ("LOOKUP", 1), ("RELEASE", 1)];
+        assert_eq!(seen, requests(&expected));
     });
 }
 
@@ -248,71 +242,46 @@ fn writable_file(mounted: &Mounted) -> PathBuf {
     mounted.mnt().join("file")
 }
 
-/// `expected`, and as many WRITE without passthrough.
-fn with_writes(path: &str, writes: u64, expected: &[(&str, u64)]) -> Requests {
-    let mut all = requests(expected);
-    if path == "nopassthrough" {
-        all.insert("WRITE".to_owned(), writes);
-    }
-    all
-}
-
-fn counted_on_each_path(count: impl Fn(&str, &Mounted, &Tracer)) {
-    for path in ["passthrough", "nopassthrough"] {
-        counted_with(path, |mounted, tracer| count(path, mounted, tracer));
-    }
-}
-
-/// `open` and `write` run as the tested user. The open is not counted.
-fn writes_cost_one_request_each(open: fn(&Path) -> File, write: fn(&File)) {
-    counted_on_each_path(|path, mounted, tracer| {
-        let file = open(&writable_file(mounted));
-        // The one GETXATTR asks for file capabilities before the first write; that there are none is then
-        // cached.
-        let seen = tracer.count(|| write(&file));
-        assert_eq!(
-            seen,
-            with_writes(path, WRITES, &[("GETXATTR", 1)]),
-            "{path}"
-        );
-        drop(file);
-        assert_eq!(
-            fs::metadata(mounted.source().join("file")).unwrap().len(),
-            WRITES * 4096
-        );
-    });
-}
-
+/// The one GETXATTR asks for file capabilities before the first write; that there are none is then cached. The open is
+/// not counted.
 #[test]
-fn small_writes_of_root_cost_one_getxattr() {
-    writes_cost_one_request_each(open_for_writing, write_many);
-}
-
-#[test]
-fn small_writes_of_a_user_cost_one_getxattr() {
-    writes_cost_one_request_each(
-        |path| USER.run(|| open_for_writing(path)),
-        |file| USER.run(|| write_many(file)),
-    );
+fn small_writes_cost_one_getxattr() {
+    for uid in [0, USER.uid] {
+        let user = User {
+            uid,
+            gid: uid,
+            groups: &[],
+        };
+        counted_on_each_path(|mounted, tracer, writes| {
+            let path = writable_file(mounted);
+            let file = user.run(|| open_for_writing(&path));
+            let seen = tracer.count(|| user.run(|| write_many(&file)));
+            let mut expected = requests(&[("GETXATTR", 1)]);
+            expected.extend(writes(WRITES));
+            assert_eq!(seen, expected, "{uid}");
+            let written = fs::metadata(mounted.source().join("file")).unwrap().len();
+            assert_eq!(written, WRITES * 4096);
+        });
+    }
 }
 
 #[test]
 fn a_close_after_writing_in_the_server_waits_for_one_flush() {
-    counted_with("nopassthrough", |mounted, tracer| {
+    counted_under("cache=always,nopassthrough", |mounted, tracer| {
         let path = writable_file(mounted);
         drop(open_for_writing(&path));
         let seen = tracer.count(|| drop(open_for_writing(&path)));
         let expected = requests(&[("FLUSH", 1), ("OPEN", 1), ("RELEASE", 1)]);
         assert_eq!(seen, expected);
         let seen = tracer.count(|| drop(File::open(&path).unwrap()));
-        assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]), "a reader");
+        assert_eq!(seen, open_and_release(), "a reader");
     });
 }
 
 /// Attributes from the server make the kernel forget that there is nothing to clear.
 #[test]
 fn a_write_after_an_fstat_asks_once_more() {
-    counted_on_each_path(|path, mounted, tracer| {
+    counted_on_each_path(|mounted, tracer, writes| {
         let file = open_for_writing(&writable_file(mounted));
         let seen = tracer.count(|| {
             file.write_all_at(b"x", 0).unwrap();
@@ -320,25 +289,25 @@ fn a_write_after_an_fstat_asks_once_more() {
             file.write_all_at(b"y", 1).unwrap();
             file.write_all_at(b"z", 2).unwrap();
         });
-        let expected = with_writes(path, 3, &[("GETATTR", 1), ("GETXATTR", 2)]);
-        assert_eq!(seen, expected, "{path}");
+        let mut expected = requests(&[("GETATTR", 1), ("GETXATTR", 2)]);
+        expected.extend(writes(3));
+        assert_eq!(seen, expected);
     });
 }
 
 /// Privileges are asked for, cleared with one request, and not asked for again.
 #[test]
 fn writes_that_clear_set_id_bits_cost_one_request_more() {
-    counted_on_each_path(|path, mounted, tracer| {
-        let path_through = writable_file(mounted);
-        let file = USER.run(|| open_for_writing(&path_through));
-        let mode = fs::Permissions::from_mode(0o6777);
-        fs::set_permissions(&path_through, mode).unwrap();
+    counted_on_each_path(|mounted, tracer, writes| {
+        let path = writable_file(mounted);
+        let file = USER.run(|| open_for_writing(&path));
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o6777)).unwrap();
         let seen = tracer.count(|| USER.run(|| write_many(&file)));
-        let expected = with_writes(path, WRITES, &[("GETXATTR", 1), ("SETATTR", 1)]);
-        assert_eq!(seen, expected, "{path}");
-        drop(file);
+        let mut expected = requests(&[("GETXATTR", 1), ("SETATTR", 1)]);
+        expected.extend(writes(WRITES));
+        assert_eq!(seen, expected);
         let left = fs::metadata(mounted.source().join("file")).unwrap();
-        assert_eq!(left.permissions().mode() & 0o7777, 0o777, "{path}");
+        assert_eq!(left.permissions().mode() & 0o7777, 0o777);
     });
 }
 

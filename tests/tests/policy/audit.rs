@@ -4,15 +4,20 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
-use rustix::mount::{MountFlags, UnmountFlags};
-use serde_json::Value;
+use rustix::mount::MountFlags;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 use thrufs_testing::user::ALICE;
+use thrufs_tests::guard::Detach;
+use thrufs_tests::lower::Lower;
+use thrufs_tests::transport::over_each;
 
-use crate::served::{REDACT, Served, audited_in, errno, open, put, raw, with_policy};
+use crate::samples;
+use crate::served::{REDACT, Served, audited_in, errno, open, put, with_policy};
 
 const POLICY: &str = "audit-log = 'LOG'\n\
     [[rule]]\nname = 'eyes'\npath = ['audited', 'audited/**']\naction = 'audit'\n\
@@ -28,7 +33,7 @@ fn fill(source: &Path) {
     fs::set_permissions(source.join("audited/file"), all(0o666)).unwrap();
 }
 
-/// The records of one call: path, access, created, truncated, outcome, error.
+/// The records of one call.
 fn records(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
     let before = served.audited().len();
     call();
@@ -41,121 +46,59 @@ fn records(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
 fn each_open_has_one_audit_record() {
     for options in ["cache=always", "cache=auto,nopassthrough", "cache=never"] {
         with_policy(options, POLICY, fill, |served| {
-            let file = served.at("audited/file");
-            let line = &records(served, 1, || drop(File::open(&file).unwrap()))[0];
-            assert_eq!(line["event"], "open");
-            assert_eq!(line["path"], "audited/file");
-            assert_eq!(line["access"], "read");
-            assert_eq!(line["outcome"], "opened");
-            assert_eq!(line["rule"], 1);
-            assert_eq!(line["rule_name"], "eyes");
-            assert_eq!(line["uid"], 0);
-            assert_eq!(
-                (&line["created"], &line["truncated"]),
-                (&false.into(), &false.into())
-            );
+            let read = |name: &str| drop(File::open(served.at(name)));
+            let by = |name: &str, flags| drop(open(&served.at(name), flags));
+            let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
             let program = std::env::current_exe().unwrap();
-            assert_eq!(line["executable"], program.to_str().unwrap());
-            assert!(line["time"].as_str().unwrap().parse::<f64>().unwrap() > 1e9);
-            assert!(line.get("error").is_none() && line.get("path_hex").is_none());
-
-            let line = &records(served, 1, || drop(ALICE.run(|| open(&file, libc::O_RDWR))))[0];
-            assert_eq!((&line["uid"], &line["gid"]), (&4001.into(), &4001.into()));
-            assert_eq!(line["access"], "read and write");
-            let flags = libc::O_WRONLY | libc::O_TRUNC;
-            let line = &records(served, 1, || drop(open(&file, flags)))[0];
-            assert_eq!(
-                (&line["access"], &line["truncated"]),
-                (&"write".into(), &true.into())
-            );
-
-            let line = &records(served, 1, || drop(File::open(served.at("audited/denied"))))[0];
-            assert_eq!(
-                (&line["outcome"], line.get("data_path")),
-                (&"refused".into(), None)
-            );
-            assert_eq!(line["errno"], libc::EACCES);
-            assert!(
-                line["error"]
-                    .as_str()
-                    .unwrap()
-                    .contains("Permission denied")
-            );
-            let line = &records(served, 1, || {
-                drop(open(&served.at("audited/kept"), libc::O_RDWR));
-            })[0];
-            assert_eq!(line["errno"], libc::EROFS);
-
-            let flags = libc::O_RDWR | libc::O_CREAT;
-            let line = &records(served, 1, || drop(open(&served.at("audited/new"), flags)))[0];
-            assert_eq!(
-                (&line["created"], &line["path"]),
-                (&true.into(), &"audited/new".into())
-            );
-            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            let unnamed = || rustix::fs::open(served.at("audited"), flags, Mode::RWXU).unwrap();
-            let line = &records(served, 1, || drop(unnamed()))[0];
-            assert_eq!(line["path"], "audited/(unnamed)");
-
-            let line = &records(served, 1, || {
-                drop(fs::read_dir(served.at("audited")).unwrap());
-            })[0];
-            assert_eq!(
-                (&line["path"], &line["access"]),
-                (&"audited".into(), &"list".into())
-            );
-            assert!(line.get("data_path").is_none());
-            records(served, 0, || drop(File::open(served.at("other")).unwrap()));
-            records(served, 0, || assert!(file.metadata().is_ok()));
-        });
-    }
-}
-
-#[test]
-fn each_refusal_has_one_audit_record() {
-    let policy = "audit-log = 'LOG'\naudit-refused = true\n\
-        [[rule]]\nname = 'keys'\npath = '**/*.key'\naction = 'hide'\n\
-        [[rule]]\npath = 'kept/**'\naction = 'read-only'\n";
-    let fill = |source: &Path| {
-        for name in ["kept/file", "open/a.key", "open/file"] {
-            put(source, name, b"content");
-        }
-    };
-    for (options, again) in [("cache=always", 0), ("cache=never", 1)] {
-        with_policy(options, policy, fill, |served| {
-            let key = served.at("open/a.key");
-            let look = || assert_eq!(errno(fs::metadata(&key)), libc::ENOENT);
-            let line = &records(served, 1, look)[0];
-            assert_eq!(line["event"], "lookup");
-            assert_eq!(line["path"], "open/a.key");
-            assert_eq!(line["outcome"], "refused");
-            assert_eq!(line["rule_name"], "keys");
-            assert_eq!(
-                (&line["uid"], &line["errno"]),
-                (&0.into(), &libc::ENOENT.into())
-            );
-            let program = std::env::current_exe().unwrap();
-            assert_eq!(line["executable"], program.to_str().unwrap());
-            // The kernel caches its absence, where it may.
-            records(served, again, look);
-            let kept = served.at("kept/file");
-            let line = &records(served, 1, || drop(fs::remove_file(&kept)))[0];
-            assert_eq!(
-                (&line["event"], &line["rule"]),
-                (&"unlink".into(), &2.into())
-            );
-            let line = &records(served, 1, || drop(open(&kept, libc::O_WRONLY)))[0];
-            assert_eq!(
-                (&line["event"], &line["errno"]),
-                (&"open".into(), &libc::EROFS.into())
-            );
-            records(served, 0, || {
-                assert_eq!(fs::read_dir(served.at("open")).unwrap().count(), 1);
-            });
-            records(served, 0, || {
-                drop(fs::read(served.at("open/file")).unwrap());
-            });
-            records(served, 0, || drop(fs::metadata(served.at("open/none"))));
+            // What is null is not there.
+            let calls: [(&dyn Fn(), Value); 8] = [
+                (
+                    &|| read("audited/file"),
+                    json!({
+                        "event": "open", "path": "audited/file", "access": "read",
+                        "outcome": "opened", "rule": 1, "rule_name": "eyes", "uid": 0,
+                        "created": false, "truncated": false, "error": null, "path_hex": null,
+                        "executable": program.to_str().unwrap(),
+                    }),
+                ),
+                (
+                    &|| ALICE.run(|| by("audited/file", libc::O_RDWR)),
+                    json!({"uid": 4001, "gid": 4001, "access": "read and write"}),
+                ),
+                (
+                    &|| by("audited/file", libc::O_WRONLY | libc::O_TRUNC),
+                    json!({"access": "write", "truncated": true}),
+                ),
+                (
+                    &|| read("audited/denied"),
+                    json!({"outcome": "refused", "data_path": null, "errno": libc::EACCES}),
+                ),
+                (
+                    &|| by("audited/kept", libc::O_RDWR),
+                    json!({"outcome": "refused", "errno": libc::EROFS}),
+                ),
+                (
+                    &|| by("audited/new", libc::O_RDWR | libc::O_CREAT),
+                    json!({"created": true, "path": "audited/new"}),
+                ),
+                (
+                    &|| drop(rustix::fs::open(served.at("audited"), unnamed, Mode::RWXU)),
+                    json!({"outcome": "opened", "path": "audited/(unnamed)"}),
+                ),
+                (
+                    &|| drop(fs::read_dir(served.at("audited"))),
+                    json!({"path": "audited", "access": "list", "data_path": null}),
+                ),
+            ];
+            for (call, expected) in calls {
+                let line = &records(served, 1, call)[0];
+                for (key, value) in expected.as_object().unwrap() {
+                    assert_eq!(&line[key], value, "{key} of {line}");
+                }
+                assert!(line["time"].as_str().unwrap().parse::<f64>().unwrap() > 1e9);
+            }
+            records(served, 0, || read("other"));
+            records(served, 0, || drop(fs::metadata(served.at("audited/file"))));
         });
     }
 }
@@ -245,66 +188,44 @@ fn new_names_of_audited_files_are_recorded() {
 }
 
 /// A small file system for the log, to be filled.
-struct SmallDisk(tempfile::TempDir);
+struct SmallDisk(Detach<TempDir>);
 
 impl SmallDisk {
     fn new() -> Self {
-        let place = tempfile::Builder::new()
-            .prefix("thrufs-test-")
-            .tempdir()
-            .unwrap();
+        let place = TempDir::with_prefix("thrufs-test-").unwrap();
         let flags = MountFlags::empty();
         rustix::mount::mount("thrufs-test", place.path(), "tmpfs", flags, c"size=64k").unwrap();
-        Self(place)
+        Self(Detach(place))
     }
 
-    fn log(&self) -> std::path::PathBuf {
-        self.0.path().join("audit.log")
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.0.path().join(name)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.at("audit.log")
     }
 
     /// Leaves less room than a line takes.
     fn fill(&self) {
         let log = fs::metadata(self.log()).unwrap().len();
-        // To the last bytes of a page of the log.
-        let mut file = OpenEnd(
-            fs::OpenOptions::new()
-                .append(true)
-                .open(self.log())
-                .unwrap(),
-        );
-        file.pad(4096 - 40 - log as usize % 4096);
-        let mut rest = File::create(self.0.path().join("rest")).unwrap();
-        while rest.write_all(&[0; 4096]).is_ok() {}
-    }
-
-    fn make_room(&self) {
-        fs::remove_file(self.0.path().join("rest")).unwrap();
-    }
-}
-
-struct OpenEnd(File);
-
-impl OpenEnd {
-    /// Appends one line of JSON of this length.
-    fn pad(&mut self, length: usize) {
+        // To the last bytes of a page of the log, by a line of JSON.
+        let length = 4096 - 40 - log as usize % 4096;
         let line = format!("\"{}\"\n", "-".repeat(length.saturating_sub(3)));
-        self.0.write_all(line.as_bytes()).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0.path(), UnmountFlags::DETACH);
+        let mut file = File::options().append(true).open(self.log()).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+        let mut rest = File::create(self.at("rest")).unwrap();
+        while rest.write_all(&[0; 4096]).is_ok() {}
     }
 }
 
 #[test]
 fn an_open_without_an_audit_record_fails() {
     for options in ["cache=auto", "cache=auto,nopassthrough"] {
-        thrufs_tests::transport::over_each(|transport| {
+        over_each(|transport| {
             let disk = SmallDisk::new();
             let policy = POLICY.replace("LOG", disk.log().to_str().unwrap());
-            let served = Served::start(transport, options, &policy, fill);
+            let served = Served::start(Lower::Tmpfs, transport, options, &policy, fill);
             let file = served.at("audited/file");
             let flags = libc::O_RDWR | libc::O_CREAT;
             let all = || {
@@ -320,7 +241,7 @@ fn an_open_without_an_audit_record_fails() {
             assert_eq!(all(), [libc::EIO; 4]);
             assert_eq!(errno(File::open(served.at("other"))), 0);
             assert_eq!(served.explain("audited/file")["opens"]["total"], 0);
-            disk.make_room();
+            fs::remove_file(disk.at("rest")).unwrap();
             assert_eq!(all(), [0; 4]);
             let text = fs::read_to_string(disk.log()).unwrap();
             let parses = |line: &&str| serde_json::from_str::<Value>(line).is_ok();
@@ -362,34 +283,18 @@ fn a_rotated_log_is_opened_again() {
 fn the_data_path_is_audited() {
     let policy = format!("audit-log = 'LOG'\n[[rule]]\npath = '**'\naction = 'audit'\n{REDACT}");
     let fill = |source: &Path| {
-        put(source, "photos/a.jpg", &crate::samples::photograph());
-        put(
-            source,
-            "photos/broken.jpg",
-            &crate::samples::broken_photograph(),
-        );
+        put(source, "photos/a.jpg", &samples::photograph());
+        put(source, "photos/broken.jpg", &samples::broken_photograph());
         put(source, "plain", b"content");
     };
     with_policy("", &policy, fill, |served| {
-        let line = &records(served, 1, || {
-            drop(File::open(served.at("photos/a.jpg")).unwrap());
-        })[0];
-        assert_eq!(line["data_path"], "filtered");
-        let line = &records(served, 1, || {
-            drop(File::open(served.at("photos/broken.jpg")));
-        })[0];
-        assert_eq!(line["outcome"], "refused");
-        let line = &records(served, 1, || {
-            let file = File::open(served.at("plain")).unwrap();
-            file.read_exact_at(&mut [0; 3], 1).unwrap();
-        })[0];
-        assert_eq!(line["data_path"], "passthrough");
-        assert_eq!(
-            raw(rustix::fs::access(
-                served.at("plain"),
-                rustix::fs::Access::READ_OK
-            )),
-            0
-        );
+        for (name, key, value) in [
+            ("photos/a.jpg", "data_path", "filtered"),
+            ("photos/broken.jpg", "outcome", "refused"),
+            ("plain", "data_path", "passthrough"),
+        ] {
+            let line = &records(served, 1, || drop(File::open(served.at(name))))[0];
+            assert_eq!(line[key], value, "{name}");
+        }
     });
 }

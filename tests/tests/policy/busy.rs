@@ -1,13 +1,12 @@
 //! EBUSY: only for a file that is open in a way that shows what is now redacted.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
 use std::path::Path;
 
 use thrufs_tests::wait_until;
 
 use crate::samples;
-use crate::served::{NOTHING, REDACT, errno, put, with_policy};
+use crate::served::{NOTHING, REDACT, errno, is_redacted, put, whole, with_policy};
 
 const NAME: &str = "photos/a.jpg";
 
@@ -21,13 +20,6 @@ fn fill(source: &Path) {
 pub fn until_free(path: &Path) {
     wait_until("it to be free", || errno(File::open(path)) != libc::EBUSY);
     drop(File::open(path).unwrap());
-}
-
-fn whole(mut file: &File) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    io::Seek::rewind(&mut file).unwrap();
-    file.read_to_end(&mut bytes).unwrap();
-    bytes
 }
 
 const MODES: [&str; 5] = [
@@ -44,7 +36,7 @@ fn a_file_is_busy_while_an_unredacted_descriptor_is_open() {
         with_policy(options, NOTHING, fill, |served| {
             let path = served.at(NAME);
             let held = File::open(&path).unwrap();
-            assert!(!samples::is_clean(&whole(&held)));
+            assert!(!samples::is_clean(&whole(&held).unwrap()));
             served.reload(REDACT);
             for _ in 0..3 {
                 assert_eq!(errno(File::open(&path)), libc::EBUSY, "{options}");
@@ -56,10 +48,10 @@ fn a_file_is_busy_while_an_unredacted_descriptor_is_open() {
             // Other files are not busy.
             assert_eq!(errno(File::open(served.at("other.jpg"))), 0);
             // What was granted stays.
-            assert_eq!(whole(&held), samples::photograph());
+            assert_eq!(whole(&held).unwrap(), samples::photograph());
             drop(held);
             until_free(&path);
-            assert!(samples::is_clean(&fs::read(&path).unwrap()), "{options}");
+            assert!(is_redacted(&path), "{options}");
         });
     }
 }
@@ -73,12 +65,12 @@ fn a_file_stays_filtered_until_its_last_close() {
             let held = File::open(&path).unwrap();
             served.reload(NOTHING);
             let joined = File::open(&path).unwrap();
-            assert!(samples::is_clean(&whole(&held)) && samples::is_clean(&whole(&joined)));
+            for file in [&held, &joined] {
+                assert!(samples::is_clean(&whole(file).unwrap()));
+            }
             assert_eq!(served.way(NAME), "filtered");
             drop((held, joined));
-            wait_until("what is not filtered", || {
-                !samples::is_clean(&fs::read(&path).unwrap())
-            });
+            wait_until("what is not filtered", || !is_redacted(&path));
             assert_eq!(fs::read(&path).unwrap(), samples::photograph());
         });
     }
@@ -90,6 +82,6 @@ fn the_same_redaction_by_another_rule_does_not_make_it_busy() {
         let path = served.at(NAME);
         let held = File::open(&path).unwrap();
         served.reload(&format!("{REDACT}name = 'renamed'\nerrno = 'EIO'\n"));
-        assert_eq!(whole(&File::open(&path).unwrap()), whole(&held));
+        assert_eq!(fs::read(&path).unwrap(), whole(&held).unwrap());
     });
 }

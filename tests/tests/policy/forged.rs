@@ -1,5 +1,5 @@
 //! Redaction against a client without a kernel: any request at any time, with any node and handle that it
-//! has ever had. `THRUFS_SEED` and `THRUFS_HOLD_STEPS` are as in `holds`.
+//! has ever had. `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` its length.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_policy::{Accounts, Policy};
-use thrufs_testing::{Caller, Client, InProcess};
+use thrufs_testing::{Caller, Client, InProcess, Random};
 
-use crate::holds::{BY_NAME, Random, printed, seed_and_steps};
+use crate::holds::{BY_NAME, printed};
 use crate::samples;
 use crate::served::{REDACT, put};
 
@@ -65,6 +65,22 @@ const PLACES: [(usize, &[u8]); 6] = [
     (3, b"d"),
 ];
 
+/// What may make a parser see something else.
+const MARKS: [&[u8]; 9] = [
+    b"\0",
+    b"\xff\xd8\xff\xe0",
+    b"\xff\xda",
+    b"\xff\xd9",
+    b"\x89PNG\r\n\x1a\n",
+    b"RIFF\xff\0\0\0WEBP",
+    b"\0\0\0\x18ftypmp42",
+    b"II*\0\x08\0\0\0",
+    b"words",
+];
+
+/// What makes the place part of the picture, and its block another one.
+const TURNS: [(u64, &[u8]); 4] = [(2, b"\xff\xda"), (3, b"\xda"), (9, b"words"), (19, b"\xda")];
+
 /// Steps on one tree. Then it has another: photographs that were emptied show nothing.
 const ROUND_STEPS: u64 = 100;
 
@@ -79,23 +95,23 @@ struct Forger<'a> {
 
 impl Forger<'_> {
     fn node(&mut self) -> NodeId {
-        *self.random.of(&self.nodes)
+        self.random.pick(&self.nodes)
     }
 
     fn place(&mut self) -> (NodeId, &'static [u8]) {
-        let name = *self.random.of(&NAMES);
+        let name = self.random.pick(&NAMES);
         match self.random.below(8) {
             0 => (self.node(), name),
-            1..=3 => (*self.random.of(&self.directories), name),
+            1..=3 => (self.random.pick(&self.directories), name),
             _ => {
-                let (directory, name) = *self.random.of(&PLACES);
+                let (directory, name) = self.random.pick(&PLACES);
                 (self.directories[directory], name)
             }
         }
     }
 
     fn handle(&mut self) -> (NodeId, u64) {
-        let (node, handle) = *self.random.of(&self.handles);
+        let (node, handle) = self.random.pick(&self.handles);
         // At times with a wrong node.
         match self.random.below(4) {
             0 => (self.node(), handle),
@@ -103,8 +119,22 @@ impl Forger<'_> {
         }
     }
 
+    /// An offset in a photograph, more often near its blocks' beginnings.
     fn offset(&mut self) -> u64 {
-        self.random.offset()
+        let length = samples::photograph().len();
+        match self.random.below(4) {
+            0 | 1 => self.random.pick(&[0, 2, 3, 4, 6, 12]),
+            2 => self.random.below(1000) as u64,
+            _ => self.random.below(length + 10) as u64,
+        }
+    }
+
+    /// Bytes and where to write them: at times where they make a parser see something else.
+    fn mark(&mut self) -> (u64, &'static [u8]) {
+        match self.random.below(2) {
+            0 => self.random.pick(&TURNS),
+            _ => (self.offset(), self.random.pick(&MARKS)),
+        }
     }
 
     fn knows(&mut self, node: u64) -> NodeId {
@@ -125,7 +155,7 @@ impl Forger<'_> {
             libc::O_RDONLY | libc::O_TRUNC,
             libc::O_RDWR | libc::O_APPEND,
         ];
-        let flags = *self.random.of(&flags);
+        let flags = self.random.pick(&flags);
         let (node, (directory, name)) = (self.node(), self.place());
         match self.random.below(20) {
             0..=2 => {
@@ -148,7 +178,7 @@ impl Forger<'_> {
             }
             7 | 16..=19 => {
                 let (node, handle) = self.handle();
-                let (at, mark) = self.random.mark();
+                let (at, mark) = self.mark();
                 self.root.write(node, handle, at, mark, 0)?;
             }
             8 => {
@@ -164,7 +194,7 @@ impl Forger<'_> {
                     fh,
                     offset: self.offset() & !4095,
                     length: 4096,
-                    mode: *self.random.of(&modes) as u32,
+                    mode: self.random.pick(&modes) as u32,
                     padding: 0,
                 };
                 self.root.fallocate(node, &arg)?;
@@ -174,7 +204,7 @@ impl Forger<'_> {
                 let offset = self.offset();
                 let arg = CopyFileRangeIn {
                     fh_in,
-                    off_in: *self.random.of(&[0, offset]),
+                    off_in: self.random.pick(&[0, offset]),
                     nodeid_out: to.0,
                     fh_out,
                     off_out: self.offset(),
@@ -186,7 +216,7 @@ impl Forger<'_> {
             11 | 12 => {
                 let (to, new) = self.place();
                 let flags = [0, libc::RENAME_EXCHANGE, libc::RENAME_NOREPLACE];
-                let flags = *self.random.of(&flags);
+                let flags = self.random.pick(&flags);
                 self.root.rename((directory, name), (to, new), flags)?;
             }
             13 => {
@@ -211,7 +241,7 @@ impl Forger<'_> {
 
     /// Another client makes a photograph, among other steps, and not always to the end.
     fn camera(&mut self) -> Result<(), Errno> {
-        let path = *self.random.of(&["photos/a.jpg", "photos/d/b.jpg"]);
+        let path = self.random.pick(&["photos/a.jpg", "photos/d/b.jpg"]);
         let node = self.root.walk(path)?;
         let fh = self.root.open(node, libc::O_RDWR | libc::O_TRUNC)?.fh;
         let mut at = 0;
@@ -267,7 +297,7 @@ impl Forger<'_> {
                 _ => self.step().is_ok(),
             });
             if self.handles.len() > 12 {
-                let at = self.random.below(12) as usize;
+                let at = self.random.below(12);
                 let (node, handle) = self.handles.swap_remove(at);
                 let _ = self.root.release(node, handle);
             }
@@ -296,7 +326,8 @@ fn photographs(source: &Path) {
 
 #[test]
 fn no_request_shows_redacted_content() {
-    let (mut seed, steps) = seed_and_steps(2000);
+    let steps = thrufs_test_report::number("THRUFS_HOLD_STEPS", 2000);
+    let mut seed = thrufs_test_report::seed();
     for policy in [printed(), BY_NAME.to_owned()] {
         let mut done = 0;
         for _ in 0..steps.div_ceil(ROUND_STEPS) {
@@ -311,7 +342,7 @@ fn no_request_shows_redacted_content() {
             seed += 1;
             let mut forger = Forger {
                 root,
-                random: Random::new(seed),
+                random: Random(seed),
                 nodes: [&directories[..], &[photo, photo, free]].concat(),
                 directories: directories.to_vec(),
                 handles,

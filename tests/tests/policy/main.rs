@@ -1,24 +1,20 @@
-//! Policies on real mounts: each action against each kind of access, hidden names, audit records, redacted
-//! files, and reloads under load.
+//! Policies on real mounts: data paths, hidden names, audit records, redacted files, and reloads under load. What
+//! rules refuse is asked for by requests, in `served`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-mod actions;
 mod audit;
 mod beneath;
 mod busy;
 mod callers;
-#[allow(dead_code)]
-mod cases;
-mod cost;
+mod data_paths;
 mod forged;
 mod hide;
 mod holds;
-mod moved;
-mod moves;
 mod races;
 mod redact;
 mod reload;
+#[allow(dead_code)]
 mod samples;
 mod served;

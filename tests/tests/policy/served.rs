@@ -1,43 +1,33 @@
-//! A mount or a share with a policy.
+//! A mount with a policy.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_tests::skip_if;
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use serde_json::Value;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::{must_skip, shrink_dcache};
+use thrufs_tests::mount_point::shrink_dcache;
 use thrufs_tests::programs;
-use thrufs_tests::relayed::{Queues, Relay, Share};
 use thrufs_tests::server::{Server, kill_process};
 use thrufs_tests::transport::{Transport, over_each};
 use thrufs_tests::wait_until;
+
+use crate::samples;
 
 /// What the server logs of a reload.
 const RELOADED: &str = " reloaded";
 const REFUSED: &str = "the active one stays";
 
-const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A ground, served under a policy.
+/// A ground, mounted under a policy.
 pub struct Served {
     // First: it stops before the ground goes.
-    serving: Option<Serving>,
+    server: Option<Server>,
     ground: Ground,
-}
-
-enum Serving {
-    Mount(Server),
-    // In the order of dropping.
-    Share(Relay, Share),
 }
 
 /// `text`, with the path of the audit log in place of `LOG`.
@@ -51,63 +41,36 @@ fn write_policy(ground: &Ground, text: &str) {
     fs::rename(new, path).unwrap();
 }
 
-/// A file system with files and a policy; returns the options with the policy's.
-fn prepare(lower: Lower, options: &str, policy: &str, fill: impl Fn(&Path)) -> (Ground, String) {
-    let ground = Ground::prepare(lower).unwrap();
-    fill(ground.source());
-    write_policy(&ground, policy);
-    let path = ground.base().join("policy.toml");
-    let options = format!("policy={},{options}", path.display());
-    (ground, options.trim_end_matches(',').to_owned())
-}
-
 impl Served {
-    /// Serves a tmpfs in which `fill` made files.
+    /// Serves a file system in which `fill` made files.
     #[track_caller]
-    pub fn start(transport: Transport, options: &str, policy: &str, fill: impl Fn(&Path)) -> Self {
-        Self::start_on(Lower::Tmpfs, transport, options, policy, fill)
-    }
-
-    #[track_caller]
-    pub fn start_on(
+    pub fn start(
         lower: Lower,
         transport: Transport,
         options: &str,
         policy: &str,
         fill: impl Fn(&Path),
     ) -> Self {
-        let (ground, options) = prepare(lower, options, policy, fill);
-        let server = Server::start(&ground, &transport.with(&options), None);
-        Self {
-            serving: Some(Serving::Mount(server)),
-            ground,
-        }
+        let ground = Ground::prepare(lower).unwrap();
+        fill(ground.source());
+        write_policy(&ground, policy);
+        let path = ground.base().join("policy.toml");
+        let options = format!("policy={},{options}", path.display());
+        let options = transport.with(options.trim_end_matches(','));
+        let server = Some(Server::start(&ground, &options, None));
+        Self { server, ground }
     }
 
-    /// Shares a tmpfs in which `fill` made files, and mounts it through the queues of a virtio-fs device.
-    #[track_caller]
-    pub fn share(options: &str, policy: &str, fill: impl Fn(&Path)) -> Self {
-        let (ground, options) = prepare(Lower::Tmpfs, options, policy, fill);
-        let share = Share::start(ground.source(), ground.base(), &options).unwrap();
-        let relay = Relay::start(share.socket(), ground.mnt(), Queues::USUAL).unwrap();
-        Self {
-            serving: Some(Serving::Share(relay, share)),
-            ground,
-        }
+    fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
     }
 
     pub fn pid(&self) -> u32 {
-        match self.serving.as_ref().unwrap() {
-            Serving::Mount(server) => server.pid(),
-            Serving::Share(_, share) => share.pid(),
-        }
+        self.server().pid()
     }
 
     pub fn log_text(&self) -> String {
-        match self.serving.as_ref().unwrap() {
-            Serving::Mount(server) => server.log_text(),
-            Serving::Share(_, share) => share.log_text(),
-        }
+        self.server().log_text()
     }
 
     pub fn ground(&self) -> &Ground {
@@ -170,50 +133,16 @@ impl Served {
         self.explain(path)["data_path"].as_str().unwrap().to_owned()
     }
 
-    /// Checks that all tables of a mount are empty once the kernel has dropped its caches, and stops.
+    /// Checks that all tables are empty once the kernel has dropped its caches, and stops.
     #[track_caller]
     pub fn stop(mut self) {
-        match self.serving.take().unwrap() {
-            Serving::Mount(server) => {
-                self.forgets_all();
-                server.stop();
-            }
-            Serving::Share(relay, _share) => relay.stop().unwrap(),
-        }
-    }
-
-    #[track_caller]
-    fn forgets_all(&self) {
-        let deadline = Instant::now() + RELOAD_TIMEOUT;
-        loop {
+        wait_until("empty tables", || {
             shrink_dcache(self.ground.mnt()).unwrap();
             let left = self.left();
-            if left.is_empty() {
-                break;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "left: {left:?}, {}",
-                self.known()
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// The server's nodes of all files beneath, for the report of a failed test.
-    fn known(&self) -> String {
-        let listed = Command::new("find")
-            .args([
-                self.ground.source().as_os_str(),
-                "-mindepth".as_ref(),
-                "1".as_ref(),
-            ])
-            .args(["-printf", "%P\n"])
-            .output()
-            .unwrap();
-        let paths = String::from_utf8_lossy(&listed.stdout).into_owned();
-        let node = |path: &str| format!("{path}: {}; ", self.explain(path)["node"]);
-        paths.lines().map(node).collect()
+            left.iter().for_each(|left| eprintln!("left: {left:?}"));
+            left.is_empty()
+        });
+        self.server.take().unwrap().stop();
     }
 
     /// Entries in the tables beside the root's.
@@ -229,17 +158,15 @@ impl Served {
             return vec![("answers missing", 1)];
         };
         let tables = &answer["tables"];
-        [
+        let at_rest = [
             ("inodes", 1),
             ("open_files", 0),
             ("open_directories", 0),
             ("backing_files", 0),
-        ]
-        .into_iter()
-        .map(|(name, expected)| (name, expected, tables[name].as_u64().unwrap()))
-        .filter(|(_, expected, count)| count > expected)
-        .map(|(name, _, count)| (name, count))
-        .collect()
+        ];
+        let counts = at_rest.map(|(name, most)| (name, most, tables[name].as_u64().unwrap()));
+        let left = counts.iter().filter(|(_, most, count)| count > most);
+        left.map(|(name, _, count)| (*name, *count)).collect()
     }
 }
 
@@ -254,25 +181,10 @@ pub fn audited_in(log: &Path) -> Vec<Value> {
 /// Runs on a mount over each transport, and checks that nothing is left.
 pub fn with_policy(options: &str, policy: &str, fill: impl Fn(&Path), run: impl Fn(&Served)) {
     over_each(|transport| {
-        let served = Served::start(transport, options, policy, &fill);
+        let served = Served::start(Lower::Tmpfs, transport, options, policy, &fill);
         run(&served);
         served.stop();
     });
-}
-
-/// The same, and on a share.
-pub fn with_policy_and_shared(
-    options: &str,
-    policy: &str,
-    fill: impl Fn(&Path),
-    run: impl Fn(&Served),
-) {
-    with_policy(options, policy, &fill, &run);
-    skip_if!(must_skip());
-    eprintln!("virtqueues");
-    let served = Served::share(options, policy, &fill);
-    run(&served);
-    served.stop();
 }
 
 /// The error number, 0 for success.
@@ -288,28 +200,38 @@ pub fn raw<T>(result: rustix::io::Result<T>) -> i32 {
     result.map_or_else(rustix::io::Errno::raw_os_error, |_| 0)
 }
 
-pub fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
-    raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
+/// A descriptor (`O_PATH`) by which the file is used without a lookup of its name, and the path of that.
+pub fn held(path: &Path) -> (OwnedFd, PathBuf) {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::open(path, flags, Mode::empty()).unwrap();
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+    (held, path.into())
 }
 
-/// Opens for reading, with these flags of open(2) as well.
+/// The content of an open file.
+pub fn whole(mut file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a file can be read, and shows no place.
+#[track_caller]
+pub fn is_redacted(path: &Path) -> bool {
+    samples::is_clean(&fs::read(path).unwrap())
+}
+
 pub fn open(path: &Path, flags: i32) -> io::Result<File> {
-    let access = flags & libc::O_ACCMODE;
-    OpenOptions::new()
-        .read(access != libc::O_WRONLY)
-        .write(access != libc::O_RDONLY)
-        .custom_flags(flags & !libc::O_ACCMODE & !libc::O_CREAT & !libc::O_EXCL & !libc::O_TRUNC)
-        .create(flags & libc::O_CREAT != 0 && flags & libc::O_EXCL == 0)
-        .create_new(flags & libc::O_EXCL != 0)
-        .truncate(flags & libc::O_TRUNC != 0)
-        .open(path)
+    let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?;
+    Ok(opened.into())
 }
 
 pub fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
     names.sort();
     names
 }

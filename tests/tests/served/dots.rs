@@ -1,7 +1,7 @@
 //! `.` and `..`, by which a client finds its way from a file handle. A kernel asks for them only where it
 //! exports the mount, a hostile client anywhere.
 
-use super::{ROOT, Served, beneath, is_root, serve};
+use super::{ROOT, Served, beneath, config, is_root, serve};
 use std::fs;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
@@ -9,21 +9,18 @@ use thrufs_hostdir::Config;
 use thrufs_tests::skip_if;
 
 fn exported() -> Config {
-    Config {
-        export: true,
-        ..Config::default()
-    }
+    config(|it| it.export = true)
 }
 
 fn up(served: &Served, node: NodeId) -> thrufs::Result<NodeId> {
-    let parent = served.client.root().lookup(node, b"..")?;
+    let parent = served.root().lookup(node, b"..")?;
     Ok(NodeId(parent.nodeid))
 }
 
 #[test]
 fn a_directory_that_left_the_tree_has_no_parents() {
     let served = serve(exported());
-    let root = served.client.root();
+    let root = served.root();
     let outside = tempfile::tempdir_in(served.directory.path().parent().unwrap()).unwrap();
     for place in ["a/b/c", "a/x/y/z"] {
         fs::create_dir_all(served.path(place)).unwrap();
@@ -31,7 +28,7 @@ fn a_directory_that_left_the_tree_has_no_parents() {
     fs::create_dir_all(outside.path().join("deep/er")).unwrap();
     let (a, b) = (root.walk("a").unwrap(), root.walk("a/b").unwrap());
     let c = root.walk("a/b/c").unwrap();
-    let inodes = || served.client.file_system().statistics().inodes;
+    let inodes = || served.statistics().inodes;
     let known = inodes();
     let beside = served.directory.path().with_extension("beside");
     for away in [
@@ -60,12 +57,10 @@ fn a_directory_that_left_the_tree_has_no_parents() {
 #[test]
 fn only_directories_have_parents() {
     let served = serve(exported());
-    let root = served.client.root();
-    served.write("file", b"x");
-    let file = root.walk("file").unwrap();
+    let root = served.root();
+    let file = served.file("file", b"x");
     assert_eq!(up(&served, file), Err(Errno::ENOTDIR));
-    let same = root.lookup(file, b".").unwrap();
-    assert_eq!(same.nodeid, file.0);
+    assert_eq!(root.lookup(file, b".").unwrap().nodeid, file.0);
     for stale in [NodeId(0), NodeId(u64::MAX), NodeId(file.0 | 1 << 40)] {
         assert_eq!(up(&served, stale), Err(Errno::ESTALE));
         assert_eq!(root.lookup(stale, b".").map(drop), Err(Errno::ESTALE));
@@ -79,29 +74,27 @@ fn only_directories_have_parents() {
 #[test]
 fn the_parent_of_a_submount_is_its_mount_point_s() {
     skip_if!(!is_root());
-    let served = serve(Config {
-        // So that every walk uses handles.
-        descriptor_budget: Some(0),
-        ..exported()
-    });
-    let root = served.client.root();
+    // So that every walk uses handles.
+    let served = serve(config(|it| {
+        it.export = true;
+        it.descriptor_budget = Some(0);
+    }));
+    let root = served.root();
     fs::create_dir_all(served.path("above/on")).unwrap();
     served.write("above/file", b"above");
     let mounted = beneath::tmpfs(&served.path("above/on"));
     fs::create_dir_all(served.path("above/on/inner/on")).unwrap();
     let second = beneath::tmpfs(&served.path("above/on/inner/on"));
     fs::create_dir(served.path("above/on/inner/on/last")).unwrap();
-    let nodes: Vec<NodeId> = [
+    let nodes = [
         "",
         "above",
         "above/on",
         "above/on/inner",
         "above/on/inner/on",
+        "above/on/inner/on/last",
     ]
-    .map(|path| root.walk(path).unwrap())
-    .to_vec();
-    let last = root.walk("above/on/inner/on/last").unwrap();
-    assert_eq!(up(&served, last), Ok(nodes[4]));
+    .map(|path| root.walk(path).unwrap());
     for pair in nodes.windows(2).rev() {
         let parent = root.lookup(pair[1], b"..").unwrap();
         assert_eq!(NodeId(parent.nodeid), pair[0]);
@@ -109,16 +102,12 @@ fn the_parent_of_a_submount_is_its_mount_point_s() {
         assert_eq!(parent.attr.ino, attributes.ino);
     }
     // Also one that was not known yet.
-    for node in nodes[1..].iter().rev() {
+    for node in nodes[1..5].iter().rev() {
         root.forget(*node, u64::MAX);
     }
-    let above = NodeId(root.lookup(nodes[2], b"..").unwrap().nodeid);
-    let file = root.lookup(above, b"file").unwrap();
-    assert_eq!(file.attr.size, 5);
-    assert_eq!(
-        root.create(above, b"new", libc::O_RDWR, 0o644).map(drop),
-        Ok(())
-    );
+    let above = up(&served, nodes[2]).unwrap();
+    assert_eq!(root.lookup(above, b"file").unwrap().attr.size, 5);
+    root.create(above, b"new", libc::O_RDWR, 0o644).unwrap();
     assert!(served.path("above/new").exists());
     drop((second, mounted));
     drop(served.client);

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::mem;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -19,30 +19,17 @@ use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::users_of_mount;
 use thrufs_tests::mount_point::shrink_dcache;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::transport::over_each;
+use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
 use thrufs_tests::wait_until;
 
 /// Without notifications, everything here would stay as it is.
 const FOLLOWED: &str = "follow=auto,entry_timeout=3600,attr_timeout=3600,negative_timeout=3600";
 
 /// With a mark on the file system, and with one on each directory.
-pub fn on_each_transport(test: impl Fn(&Mounted)) {
-    for marks in ["auto", "directories"] {
-        over_each(|transport| {
-            let options = transport.with(&FOLLOWED.replace("auto", marks));
-            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-            test(&mounted);
-            mounted.stop().unwrap();
-        });
-    }
-}
-
-pub fn on_each_transport_by_default(test: impl Fn(&Mounted)) {
-    over_each(|transport| {
-        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("follow=auto")).unwrap();
-        test(&mounted);
-        mounted.stop().unwrap();
+pub fn with_each_mark(test: impl Fn(&Mounted)) {
+    let directories = FOLLOWED.replace("auto", "directories");
+    on_each(Lower::Tmpfs, &[FOLLOWED, &directories], |mounted, _| {
+        test(mounted);
     });
 }
 
@@ -94,10 +81,7 @@ fn is_held(process: u32, on: &Path) -> bool {
 
 /// Changes in an empty directory show at once.
 fn show_in(mounted: &Mounted, directory: &str) {
-    let (beneath, above) = (
-        mounted.source().join(directory),
-        mounted.mnt().join(directory),
-    );
+    let [beneath, above] = [mounted.source(), mounted.mnt()].map(|it| it.join(directory));
     assert!(names(&above).is_empty());
     assert!(fs::metadata(above.join("file")).is_err());
     fs::write(beneath.join("file"), "old").unwrap();
@@ -110,14 +94,48 @@ fn show_in(mounted: &Mounted, directory: &str) {
     shows(&above, "renamed");
     // One notification after the other.
     wait_until("gone", || fs::metadata(above.join("file")).is_err());
+    fs::remove_file(beneath.join("renamed")).unwrap();
 }
 
+/// With a mark on the file system, with one on each directory, and where there is room for one mark alone.
 #[test]
 fn what_changes_beneath_shows_at_once() {
-    on_each_transport(|mounted| {
-        fs::create_dir(mounted.source().join("dir")).unwrap();
-        show_in(mounted, "dir");
-    });
+    for (marks, lowers) in [
+        ("auto", &[Lower::Tmpfs][..]),
+        ("directories", &[Lower::Tmpfs]),
+        (
+            "filesystem,follow_marks=1",
+            &[Lower::Tmpfs, Lower::Ext4, Lower::Xfs],
+        ),
+    ] {
+        for lower in lowers {
+            on_each(*lower, &[&FOLLOWED.replace("auto", marks)], |mounted, _| {
+                for directory in ["dir", "dir/dir", "other"] {
+                    fs::create_dir(mounted.source().join(directory)).unwrap();
+                    show_in(mounted, directory);
+                }
+            });
+        }
+    }
+}
+
+/// A group of fanotify(7) has marks in one subvolume alone.
+#[test]
+fn what_changes_in_subvolumes_shows_at_once() {
+    let options = ["directories", "filesystem"].map(|marks| FOLLOWED.replace("auto", marks));
+    on_each(
+        Lower::Btrfs,
+        &options.each_ref().map(|it| &**it),
+        |mounted, _| {
+            for subvolume in ["one", "one/within", "two"] {
+                let mut btrfs = Command::new("btrfs");
+                btrfs.args(["-q", "subvolume", "create"]);
+                let made = btrfs.arg(mounted.source().join(subvolume)).status();
+                assert!(made.unwrap().success());
+                show_in(mounted, subvolume);
+            }
+        },
+    );
 }
 
 pub fn bind<'a>(from: &Path, at: &'a Path) -> Detach<&'a Path> {
@@ -128,43 +146,33 @@ pub fn bind<'a>(from: &Path, at: &'a Path) -> Detach<&'a Path> {
 /// The kernel above has an inode for each of the two mounts, and knows what it changes of the one.
 #[test]
 fn what_is_changed_above_shows_at_other_mounts_of_the_file_system() {
-    for path in ["passthrough", "nopassthrough"] {
-        over_each(|transport| {
-            let options = transport.with(&format!("{FOLLOWED},{path}"));
-            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-            let beneath = ["directory", "bound"].map(|name| mounted.source().join(name));
-            let [directory, bound] = ["directory", "bound"].map(|name| mounted.mnt().join(name));
-            beneath
-                .iter()
-                .for_each(|path| fs::create_dir(path).unwrap());
-            fs::write(beneath[0].join("file"), "old").unwrap();
-            let bind = bind(&beneath[0], &beneath[1]);
-            shows(&bound, "file");
-            let mut file = fs::OpenOptions::new();
-            let mut file = file.append(true).open(directory.join("file")).unwrap();
-            let length = || stat(bound.join("file")).unwrap().st_size;
-            mounted.settle();
-            assert_eq!(length(), 3);
-            file.write_all(b" and more").unwrap();
-            wait_until("length", || length() == 12);
-            drop(file);
-            fs::rename(directory.join("file"), directory.join("renamed")).unwrap();
-            shows(&bound, "renamed");
-            unmount_idle(bind);
-            mounted.stop().unwrap();
-        });
-    }
+    on_each_path(Lower::Tmpfs, FOLLOWED, |mounted| {
+        let beneath = ["directory", "bound"].map(|name| mounted.source().join(name));
+        let [directory, bound] = ["directory", "bound"].map(|name| mounted.mnt().join(name));
+        beneath.iter().for_each(|it| fs::create_dir(it).unwrap());
+        fs::write(beneath[0].join("file"), "old").unwrap();
+        let bind = bind(&beneath[0], &beneath[1]);
+        shows(&bound, "file");
+        let mut file = fs::OpenOptions::new();
+        let mut file = file.append(true).open(directory.join("file")).unwrap();
+        let length = || stat(bound.join("file")).unwrap().st_size;
+        mounted.settle();
+        assert_eq!(length(), 3);
+        file.write_all(b" and more").unwrap();
+        wait_until("length", || length() == 12);
+        drop(file);
+        fs::rename(directory.join("file"), directory.join("renamed")).unwrap();
+        shows(&bound, "renamed");
+        unmount_idle(bind);
+    });
 }
 
 /// The mark of the directory that has the name tells nothing of it.
 #[test]
 fn changes_of_a_file_that_is_mounted_on_a_name_show() {
-    over_each(|transport| {
-        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("follow=auto")).unwrap();
-        let (file, name) = (
-            mounted.outside().join("file"),
-            mounted.source().join("name"),
-        );
+    on_each(Lower::Tmpfs, &["follow=auto"], |mounted, _| {
+        let file = mounted.outside().join("file");
+        let name = mounted.source().join("name");
         fs::write(&file, "old").unwrap();
         fs::write(&name, "").unwrap();
         let bind = bind(&file, &name);
@@ -177,45 +185,12 @@ fn changes_of_a_file_that_is_mounted_on_a_name_show() {
         fs::write(&file, "longer").unwrap();
         wait_until("length", || length() == 6);
         unmount_idle(bind);
-        mounted.stop().unwrap();
     });
 }
 
 #[test]
-fn what_changes_on_a_file_system_with_one_mark_shows_at_once() {
-    let options = FOLLOWED.replace("auto", "filesystem,follow_marks=1");
-    for lower in [Lower::Tmpfs, Lower::Ext4, Lower::Xfs] {
-        let mut mounted = Mounted::start_on(lower, &options).unwrap();
-        for directory in ["dir", "dir/dir", "other"] {
-            fs::create_dir(mounted.source().join(directory)).unwrap();
-            show_in(&mounted, directory);
-            fs::remove_file(mounted.source().join(directory).join("renamed")).unwrap();
-        }
-        mounted.stop().unwrap();
-    }
-}
-
-/// A group of fanotify(7) has marks in one subvolume alone.
-#[test]
-fn what_changes_in_subvolumes_shows_at_once() {
-    for mode in ["directories", "filesystem"] {
-        let options = FOLLOWED.replace("auto", mode);
-        let mut mounted = Mounted::start_on(Lower::Btrfs, &options).unwrap();
-        for subvolume in ["one", "one/within", "two"] {
-            let mut btrfs = Command::new("btrfs");
-            btrfs.args(["-q", "subvolume", "create"]);
-            let made = btrfs.arg(mounted.source().join(subvolume)).status();
-            assert!(made.unwrap().success());
-            show_in(&mounted, subvolume);
-            fs::remove_file(mounted.source().join(subvolume).join("renamed")).unwrap();
-        }
-        mounted.stop().unwrap();
-    }
-}
-
-#[test]
 fn what_is_mounted_beneath_shows_and_what_is_unmounted_goes() {
-    on_each_transport(|mounted| {
+    with_each_mark(|mounted| {
         for name in ["on", "dir/on", "dir/with a \\ space/on"] {
             let (beneath, above) = (mounted.source().join(name), mounted.mnt().join(name));
             fs::create_dir_all(&beneath).unwrap();
@@ -239,27 +214,28 @@ fn what_is_mounted_beneath_shows_and_what_is_unmounted_goes() {
 /// when the kernel above has forgotten its files, before anything of it was idle for long.
 #[test]
 fn a_mount_whose_files_were_forgotten_after_a_retry_can_be_unmounted() {
-    over_each(|transport| {
-        let options = transport.with("follow=no,entry_timeout=3600,attr_timeout=0");
-        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-        let (beneath, above) = (mounted.source().join("on"), mounted.mnt().join("on"));
-        fs::create_dir(&beneath).unwrap();
-        let first = tmpfs(&beneath, "file");
-        stat(above.join("file")).unwrap();
-        unmount_idle(first);
-        let second = tmpfs(&beneath, "file");
-        // The name that the kernel keeps leads to the first mount.
-        stat(above.join("file")).unwrap();
-        shrink_dcache(mounted.mnt()).unwrap();
-        unmount_idle(second);
-        mounted.stop().unwrap();
-    });
+    on_each(
+        Lower::Tmpfs,
+        &["follow=no,entry_timeout=3600,attr_timeout=0"],
+        |mounted, _| {
+            let (beneath, above) = (mounted.source().join("on"), mounted.mnt().join("on"));
+            fs::create_dir(&beneath).unwrap();
+            let first = tmpfs(&beneath, "file");
+            stat(above.join("file")).unwrap();
+            unmount_idle(first);
+            let second = tmpfs(&beneath, "file");
+            // The name that the kernel keeps leads to the first mount.
+            stat(above.join("file")).unwrap();
+            shrink_dcache(mounted.mnt()).unwrap();
+            unmount_idle(second);
+        },
+    );
 }
 
 /// The kernel uses their numbers again.
 #[test]
 fn a_mount_that_replaces_another_at_once_shows() {
-    on_each_transport(|mounted| {
+    with_each_mark(|mounted| {
         let (beneath, above) = (mounted.source().join("on"), mounted.mnt().join("on"));
         fs::create_dir(&beneath).unwrap();
         let mut on = tmpfs(&beneath, "0");
@@ -301,8 +277,7 @@ fn unmount_at_a_stroke(mounted: &Mounted) -> Result<(), String> {
     for index in 0..8 {
         shows(&mounted.mnt().join(format!("on-{index}/in")), "file");
     }
-    let first = mounts.drain(..2).rev();
-    first.for_each(unmount_idle);
+    mounts.drain(..2).rev().for_each(unmount_idle);
     // What was just unmounted is looked at.
     mounted.settle();
     let left = outer.iter().zip(&inner).skip(1);
@@ -324,7 +299,7 @@ fn unmount_at_a_stroke(mounted: &Mounted) -> Result<(), String> {
 /// some strokes has to go through.
 #[test]
 fn mounts_in_mounts_can_be_unmounted_at_a_stroke() {
-    on_each_transport(|mounted| {
+    with_each_mark(|mounted| {
         let mut held = Vec::new();
         while let Err(error) = unmount_at_a_stroke(mounted) {
             held.push(error);
@@ -340,8 +315,7 @@ fn mounts_in_mounts_can_be_unmounted_at_a_stroke() {
 /// Its mark comes with the second question. Until then no event reports what is in it.
 #[test]
 fn changes_in_a_directory_that_was_only_looked_up_show() {
-    over_each(|transport| {
-        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("follow=auto")).unwrap();
+    on_each(Lower::Tmpfs, &["follow=auto"], |mounted, _| {
         let paths = [mounted.source(), mounted.mnt()].map(|root| root.join("directory"));
         fs::create_dir(&paths[0]).unwrap();
         mounted.settle();
@@ -352,46 +326,42 @@ fn changes_in_a_directory_that_was_only_looked_up_show() {
         let [beneath, above] = paths.map(|path| stat(path).unwrap());
         let shown = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
         assert_eq!(shown(&above), shown(&beneath));
-        mounted.stop().unwrap();
     });
 }
 
 /// The mark of the directory that it was in tells nothing of it any more.
 #[test]
 fn changes_of_an_open_file_show_when_it_was_moved_to_where_nobody_looks() {
-    over_each(|transport| {
-        let options = transport.with(&FOLLOWED.replace("auto", "directories"));
-        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-        let [seen, hidden] = ["seen", "hidden"].map(|name| mounted.source().join(name));
-        fs::create_dir(&seen).unwrap();
-        fs::create_dir(&hidden).unwrap();
-        fs::write(seen.join("file"), "").unwrap();
-        let file = fs::File::open(mounted.mnt().join("seen/file")).unwrap();
-        let mode = || fstat(&file).unwrap().st_mode & 0o777;
-        assert_eq!(mode(), 0o644);
-        fs::rename(seen.join("file"), hidden.join("file")).unwrap();
-        mounted.settle();
-        // From now on, it has a mark of its own.
-        assert_eq!(mode(), 0o644);
-        chmod(hidden.join("file"), 0o604.into()).unwrap();
-        mounted.settle();
-        assert_eq!(mode(), 0o604);
-        drop(file);
-        mounted.stop().unwrap();
-    });
+    on_each(
+        Lower::Tmpfs,
+        &[&FOLLOWED.replace("auto", "directories")],
+        |mounted, _| {
+            let [seen, hidden] = ["seen", "hidden"].map(|name| mounted.source().join(name));
+            fs::create_dir(&seen).unwrap();
+            fs::create_dir(&hidden).unwrap();
+            fs::write(seen.join("file"), "").unwrap();
+            let file = fs::File::open(mounted.mnt().join("seen/file")).unwrap();
+            let mode = || fstat(&file).unwrap().st_mode & 0o777;
+            assert_eq!(mode(), 0o644);
+            fs::rename(seen.join("file"), hidden.join("file")).unwrap();
+            mounted.settle();
+            // From now on, it has a mark of its own.
+            assert_eq!(mode(), 0o644);
+            chmod(hidden.join("file"), 0o604.into()).unwrap();
+            mounted.settle();
+            assert_eq!(mode(), 0o604);
+        },
+    );
 }
 
 /// Written by a name in a directory that nobody has looked at, which is gone by then: there is no event.
 #[test]
 fn an_open_shows_what_no_event_reported() {
-    for option in ["passthrough", "nopassthrough"] {
-        let options = format!("follow=directories,{option}");
-        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+    on_each_path(Lower::Tmpfs, "follow=directories", |mounted| {
         let hidden = mounted.source().join("hidden");
         fs::create_dir(&hidden).unwrap();
-        let beneath = mounted.source().join("file");
+        let [beneath, above] = [mounted.source(), mounted.mnt()].map(|it| it.join("file"));
         fs::write(&beneath, "content").unwrap();
-        let above = mounted.mnt().join("file");
         assert_eq!(fs::read_to_string(&above).unwrap(), "content");
         let stray = hidden.join("link");
         fs::hard_link(&beneath, &stray).unwrap();
@@ -402,41 +372,34 @@ fn an_open_shows_what_no_event_reported() {
         writer.write_all(b" and more").unwrap();
         mounted.settle();
         let mut file = fs::File::open(&above).unwrap();
-        assert_eq!(file.metadata().unwrap().len(), 16, "{option}");
+        assert_eq!(file.metadata().unwrap().len(), 16);
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "content and more", "{option}");
-        drop(file);
-        mounted.stop().unwrap();
-    }
+        assert_eq!(text, "content and more");
+    });
 }
 
 /// A directory gets no event about a file whose name is not in memory when it is opened by its handle.
 #[test]
 fn changes_by_file_handle_show() {
-    over_each(|transport| {
-        let options = transport.with("follow=auto");
-        let mut mounted = Mounted::start_on(Lower::Ext4, &options).unwrap();
-        let (beneath, above) = (mounted.source().join("file"), mounted.mnt().join("file"));
+    on_each(Lower::Ext4, &["follow=auto"], |mounted, _| {
+        let [beneath, above] = [mounted.source(), mounted.mnt()].map(|it| it.join("file"));
         fs::write(&beneath, "old").unwrap();
         mounted.settle();
         assert_eq!(stat(&above).unwrap().st_size, 3);
-        let (source, mut file) = (
-            fs::File::open(mounted.source()).unwrap(),
-            FileHandleBuf::new(),
-        );
+        let source = fs::File::open(mounted.source()).unwrap();
+        let mut file = FileHandleBuf::new();
         handle::name_to_handle(&source, c"file", 0, &mut file).unwrap();
         // Names of files that are not in use leave memory.
         shrink_dcache(mounted.ground().lower()).unwrap();
         let file = handle::open_by_handle(source.as_fd(), &file, libc::O_RDWR).unwrap();
         let file = fs::File::from(file);
         file.write_all_at(b"by handle", 0).unwrap();
-        file.set_permissions(fs::Permissions::from_mode(0o604))
+        file.set_permissions(PermissionsExt::from_mode(0o604))
             .unwrap();
         mounted.settle();
         let now = stat(&above).unwrap();
         assert_eq!((now.st_size, now.st_mode & 0o777), (9, 0o604));
-        mounted.stop().unwrap();
     });
 }
 
@@ -445,65 +408,61 @@ fn changes_by_file_handle_show() {
 fn an_open_is_checked_by_what_no_event_reported() {
     const USER: u32 = 1000;
     type Taken = fn(&Path, &fs::File);
-    let acl = |others: u16| acl::List {
+    let acl = acl::List {
         group: 0,
         others: 0,
         mask: Some(6),
-        user: Some((USER, others)),
+        user: Some((USER, 6)),
         other_group: None,
     };
     let taken: [(&str, Taken); 4] = [
         ("mode", |stray, _| chmod(stray, 0.into()).unwrap()),
         ("mode by a descriptor", |_, file| {
-            file.set_permissions(fs::Permissions::from_mode(0o0))
+            file.set_permissions(PermissionsExt::from_mode(0o0))
                 .unwrap();
         }),
         ("owner", |stray, _| {
             chmod(stray, 0o640.into()).unwrap();
-            std::os::unix::fs::chown(stray, Some(0), Some(0)).unwrap();
+            chown(stray, Some(0), Some(0)).unwrap();
         }),
         ("ACL", |stray, _| {
             rustix::fs::removexattr(stray, acl::NAME).unwrap();
             chmod(stray, 0o660.into()).unwrap();
         }),
     ];
-    for option in ["passthrough", "nopassthrough"] {
-        over_each(|transport| {
-            let options = transport.with(&format!("follow=directories,allow_other,acl,{option}"));
-            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+    on_each_path(
+        Lower::Tmpfs,
+        "follow=directories,allow_other,acl",
+        |mounted| {
             let hidden = mounted.source().join("hidden");
             fs::create_dir(&hidden).unwrap();
             for (what, take) in taken {
                 let (beneath, above) = (mounted.source().join(what), mounted.mnt().join(what));
                 fs::write(&beneath, what).unwrap();
-                std::os::unix::fs::chown(&beneath, Some(USER), Some(USER)).unwrap();
+                chown(&beneath, Some(USER), Some(USER)).unwrap();
                 if what == "ACL" {
-                    std::os::unix::fs::chown(&beneath, Some(0), Some(0)).unwrap();
-                    let value = acl(6).value_with(&[]);
-                    let flags = rustix::fs::XattrFlags::empty();
-                    rustix::fs::setxattr(&beneath, acl::NAME, &value, flags).unwrap();
+                    chown(&beneath, Some(0), Some(0)).unwrap();
+                    acl.set(&beneath);
                 }
                 let reads = || {
                     let mut cat = Command::new("cat");
                     let cat = cat.arg(&above).uid(USER).gid(USER).output().unwrap();
-                    cat.status
-                        .success()
-                        .then(|| String::from_utf8(cat.stdout).unwrap())
+                    let text = String::from_utf8(cat.stdout).unwrap();
+                    cat.status.success().then_some(text)
                 };
-                assert_eq!(reads().as_deref(), Some(what), "{option}");
+                assert_eq!(reads().as_deref(), Some(what));
                 mounted.settle();
                 let stray = hidden.join(what);
                 fs::hard_link(&beneath, &stray).unwrap();
                 mounted.settle();
                 let file = fs::File::open(&stray).unwrap();
-                assert_eq!(reads().as_deref(), Some(what), "{option}");
+                assert_eq!(reads().as_deref(), Some(what));
                 take(&stray, &file);
                 fs::write(&stray, "a secret").unwrap();
-                assert_eq!(reads(), None, "{option}: {what}");
+                assert_eq!(reads(), None, "{what}");
             }
-            mounted.stop().unwrap();
-        });
-    }
+        },
+    );
 }
 
 type Replaced = fn(&Path);
@@ -537,60 +496,49 @@ const REPLACED: [(&str, Replaced); 6] = [
 /// The kernel above has the name as it was, and is told a moment later.
 #[test]
 fn an_open_just_after_a_name_changed_beneath_gets_the_file_of_now() {
-    for path in ["passthrough", "nopassthrough"] {
-        over_each(|transport| {
-            let options = transport.with(&format!("follow=auto,{path}"));
-            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-            for ((what, replace), round) in
-                REPLACED.iter().flat_map(|it| (0..5).map(move |n| (it, n)))
-            {
-                let name = format!("{what}-{round}");
-                let (beneath, above) = (mounted.source().join(&name), mounted.mnt().join(&name));
-                for (directory, content) in [("directory", "old"), ("next", "new")] {
-                    fs::create_dir_all(beneath.join(directory)).unwrap();
-                    fs::write(beneath.join(directory).join("file"), content).unwrap();
-                }
-                symlink("directory", beneath.join("link")).unwrap();
-                symlink("next", beneath.join("next-link")).unwrap();
-                let read = || {
-                    let ways = ["directory", "link"].map(|way| above.join(way).join("file"));
-                    let way = usize::from(what.starts_with("symbolic"));
-                    fs::read_to_string(&ways[way]).unwrap()
-                };
-                mounted.settle();
-                assert_eq!(read(), "old", "{what}");
-                mounted.settle();
-                replace(&beneath);
-                assert_eq!(read(), "new", "{path}: {what}");
+    on_each_path(Lower::Tmpfs, "follow=auto", |mounted| {
+        for ((what, replace), round) in REPLACED.iter().flat_map(|it| (0..5).map(move |n| (it, n)))
+        {
+            let name = format!("{what}-{round}");
+            let (beneath, above) = (mounted.source().join(&name), mounted.mnt().join(&name));
+            for (directory, content) in [("directory", "old"), ("next", "new")] {
+                fs::create_dir_all(beneath.join(directory)).unwrap();
+                fs::write(beneath.join(directory).join("file"), content).unwrap();
             }
-            mounted.stop().unwrap();
-        });
-    }
+            symlink("directory", beneath.join("link")).unwrap();
+            symlink("next", beneath.join("next-link")).unwrap();
+            let read = || {
+                let ways = ["directory", "link"].map(|way| above.join(way).join("file"));
+                let way = usize::from(what.starts_with("symbolic"));
+                fs::read_to_string(&ways[way]).unwrap()
+            };
+            mounted.settle();
+            assert_eq!(read(), "old", "{what}");
+            mounted.settle();
+            replace(&beneath);
+            assert_eq!(read(), "new", "{what}");
+        }
+    });
 }
 
 /// By another name, in a directory that nobody has looked at: there is no event. Root may execute what anybody may.
 #[test]
 fn root_executes_nothing_that_nobody_may() {
-    for path in ["passthrough", "nopassthrough"] {
-        over_each(|transport| {
-            let options = transport.with(&format!("follow=directories,{path}"));
-            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-            let hidden = mounted.source().join("hidden");
-            fs::create_dir(&hidden).unwrap();
-            let (beneath, stray) = (mounted.source().join("true"), hidden.join("true"));
-            fs::copy("/bin/true", &beneath).unwrap();
-            let runs = || Command::new(mounted.mnt().join("true")).status();
-            assert!(runs().unwrap().success(), "{path}");
-            mounted.settle();
-            fs::hard_link(&beneath, &stray).unwrap();
-            mounted.settle();
-            assert!(runs().unwrap().success(), "{path}");
-            chmod(&stray, 0o644.into()).unwrap();
-            let refused = runs().map_err(|error| error.kind());
-            assert_eq!(refused.unwrap_err(), ErrorKind::PermissionDenied, "{path}");
-            mounted.stop().unwrap();
-        });
-    }
+    on_each_path(Lower::Tmpfs, "follow=directories", |mounted| {
+        let hidden = mounted.source().join("hidden");
+        fs::create_dir(&hidden).unwrap();
+        let (beneath, stray) = (mounted.source().join("true"), hidden.join("true"));
+        fs::copy("/bin/true", &beneath).unwrap();
+        let runs = || Command::new(mounted.mnt().join("true")).status();
+        assert!(runs().unwrap().success());
+        mounted.settle();
+        fs::hard_link(&beneath, &stray).unwrap();
+        mounted.settle();
+        assert!(runs().unwrap().success());
+        chmod(&stray, 0o644.into()).unwrap();
+        let refused = runs().map_err(|error| error.kind());
+        assert_eq!(refused.unwrap_err(), ErrorKind::PermissionDenied);
+    });
 }
 
 /// What was read ahead for a listing is shown to no other: not to those that begin after a change, by the same
@@ -598,19 +546,22 @@ fn root_executes_nothing_that_nobody_may() {
 #[test]
 fn a_listing_that_is_left_unfinished_is_shown_to_nobody_else() {
     const NAMES: usize = 2000;
-    over_each(|transport| {
-        for options in ["follow=auto", "follow=no", "cache=always"] {
-            let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with(options)).unwrap();
-            let trials = [false, true].map(|looks_up| [false, true].map(|above| (looks_up, above)));
-            for (looks_up, is_changed_above) in trials.into_iter().flatten() {
+    on_each(
+        Lower::Tmpfs,
+        &["follow=auto", "follow=no", "cache=always"],
+        |mounted, options| {
+            for (looks_up, is_changed_above) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
                 if !is_changed_above && options == "cache=always" {
                     continue;
                 }
                 let name = format!("{looks_up}-{is_changed_above}");
                 let (beneath, above) = (mounted.source().join(&name), mounted.mnt().join(&name));
                 fs::create_dir(&beneath).unwrap();
-                let name_of = |number: usize| format!("some-name-{number:04}");
-                (0..NAMES).for_each(|it| fs::write(beneath.join(name_of(it)), "").unwrap());
+                for number in 0..NAMES {
+                    fs::write(beneath.join(format!("some-name-{number:04}")), "").unwrap();
+                }
                 // In what the server has read, but has not returned.
                 let order = fs::read_dir(&beneath).unwrap();
                 let order: Vec<_> = order.map(|entry| entry.unwrap().file_name()).collect();
@@ -620,18 +571,15 @@ fn a_listing_that_is_left_unfinished_is_shown_to_nobody_else() {
                         drop(entry.metadata());
                     }
                 };
-                let begin = |entries: usize| {
+                let begin = || {
                     let mut listing = fs::read_dir(&above).unwrap();
-                    listing
-                        .by_ref()
-                        .take(entries)
-                        .for_each(|it| look(it.unwrap()));
+                    listing.by_ref().take(3).for_each(|it| look(it.unwrap()));
                     listing
                 };
                 // One that goes on later, and others that do not.
-                let goes_on = begin(3);
-                drop(begin(3));
-                thread::scope(|scope| drop(scope.spawn(|| drop(begin(3)))));
+                let goes_on = begin();
+                drop(begin());
+                thread::scope(|scope| drop(scope.spawn(|| drop(begin()))));
                 let changed = if is_changed_above { &above } else { &beneath };
                 removed.for_each(|name| fs::remove_file(changed.join(name)).unwrap());
                 if options == "follow=auto" {
@@ -639,25 +587,20 @@ fn a_listing_that_is_left_unfinished_is_shown_to_nobody_else() {
                 }
                 let expected = names(&beneath);
                 let shown = || {
-                    let entries = fs::read_dir(&above).unwrap().map(Result::unwrap);
-                    let mut shown: Vec<_> = entries
-                        .map(|entry| entry.file_name().into_string().unwrap())
-                        .collect();
+                    let entries = fs::read_dir(&above).unwrap();
+                    let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
+                    let mut shown: Vec<_> = names.collect();
                     shown.sort_unstable();
                     shown
                 };
-                assert!(shown() == expected, "{options} {name}, the same thread");
+                assert!(shown() == expected, "{name}, the same thread");
                 let other = thread::scope(|scope| scope.spawn(shown).join().unwrap());
-                assert!(other == expected, "{options} {name}, another thread");
+                assert!(other == expected, "{name}, another thread");
                 goes_on.for_each(|entry| look(entry.unwrap()));
-                assert!(
-                    shown() == expected,
-                    "{options} {name}, after one that went on"
-                );
+                assert!(shown() == expected, "{name}, after one that went on");
             }
-            mounted.stop().unwrap();
-        }
-    });
+        },
+    );
 }
 
 /// One of the numbers that `thrufs ctl MOUNT statistics` prints.
@@ -668,33 +611,25 @@ pub fn figure(mounted: &Mounted, name: &str) -> u64 {
     found.unwrap().parse().unwrap()
 }
 
-fn events(mounted: &Mounted) -> u64 {
-    figure(mounted, "follow_events")
-}
-
 /// Events about what the kernel writes itself have the process ids of its callers.
 #[test]
 fn what_is_written_above_is_no_change_beneath() {
-    over_each(|transport| {
-        for path in ["passthrough", "nopassthrough"] {
-            let options = transport.with(&format!("follow=auto,{path}"));
-            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-            let (beneath, above) = (mounted.source().join("file"), mounted.mnt().join("file"));
-            fs::write(&above, "content").unwrap();
-            mounted.settle();
-            let before = events(&mounted);
-            let mut writer = fs::OpenOptions::new().append(true).open(&above).unwrap();
-            writer.write_all(b" above").unwrap();
-            mounted.settle();
-            assert_eq!(events(&mounted), before, "{path}");
-            assert_eq!(stat(&above).unwrap().st_size, 13, "{path}");
-            let mut other = fs::OpenOptions::new().append(true).open(&beneath).unwrap();
-            other.write_all(b" and beneath").unwrap();
-            mounted.settle();
-            assert!(events(&mounted) > before, "{path}");
-            assert_eq!(stat(&above).unwrap().st_size, 25, "{path}");
-            drop(writer);
-            mounted.stop().unwrap();
-        }
+    on_each_path(Lower::Tmpfs, "follow=auto", |mounted| {
+        let [beneath, above] = [mounted.source(), mounted.mnt()].map(|it| it.join("file"));
+        let events = || figure(mounted, "follow_events");
+        fs::write(&above, "content").unwrap();
+        mounted.settle();
+        let before = events();
+        let append = fs::OpenOptions::new().append(true).clone();
+        let mut writer = append.open(&above).unwrap();
+        writer.write_all(b" above").unwrap();
+        mounted.settle();
+        assert_eq!(events(), before);
+        assert_eq!(stat(&above).unwrap().st_size, 13);
+        let mut other = append.open(&beneath).unwrap();
+        other.write_all(b" and beneath").unwrap();
+        mounted.settle();
+        assert!(events() > before);
+        assert_eq!(stat(&above).unwrap().st_size, 25);
     });
 }

@@ -1,6 +1,7 @@
 //! Node ids and file handles: stale ones, of other files, and of another kind.
 
-use super::{ROOT, Served, lock, serve, set_mode, shared_locks};
+use super::rules::with;
+use super::{ROOT, Served, Setup, config, lock, serve, set_mode, shared_locks};
 use std::fs;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
@@ -13,16 +14,16 @@ const SETFLAGS_32: u32 = 0x4004_6602;
 
 /// Every operation on an open file but RELEASE, which has no answer.
 fn by_file(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Result<()>)> {
-    let root = served.client.root();
+    let root = served.root();
     let fallocate = FallocateIn {
         fh,
         length: 10,
         ..Default::default()
     };
-    let copy = |fh_in, fh_out| CopyFileRangeIn {
-        fh_in,
+    let copy = CopyFileRangeIn {
+        fh_in: fh,
         nodeid_out: node.0,
-        fh_out,
+        fh_out: fh,
         off_out: 100,
         len: 1,
         ..Default::default()
@@ -38,25 +39,24 @@ fn by_file(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Result<
         ("fsync", root.fsync(node, fh)),
         ("fallocate", root.fallocate(node, &fallocate)),
         ("lseek", root.lseek(node, fh, 0, data).map(drop)),
-        ("copy", root.copy_file_range(node, &copy(fh, fh)).map(drop)),
-        (
-            "copy_64",
-            root.copy_file_range_64(node, &copy(fh, fh)).map(drop),
-        ),
+        ("copy", root.copy_file_range(node, &copy).map(drop)),
+        ("copy_64", root.copy_file_range_64(node, &copy).map(drop)),
         ("getlk", root.getlk(node, fh, 7, write.lk).map(drop)),
         ("setlk", root.setlk(node, &write, false)),
         ("setlkw", root.setlk(node, &write, true)),
         ("flock", root.setlk(node, &flock, false)),
-        (
-            "ioctl",
-            root.ioctl(node, FileHandle(fh), GETFLAGS, &[0; 8], 8)
-                .map(drop),
-        ),
+        ("ioctl", get_flags(served, node, fh)),
     ]
 }
 
+fn get_flags(served: &Served, node: NodeId, fh: u64) -> Result<()> {
+    let root = served.root();
+    root.ioctl(node, FileHandle(fh), GETFLAGS, &[0; 8], 8)
+        .map(drop)
+}
+
 fn by_directory(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Result<()>)> {
-    let root = served.client.root();
+    let root = served.root();
     vec![
         ("readdir", root.readdir(node, fh, 0, 4096, false).map(drop)),
         (
@@ -64,11 +64,7 @@ fn by_directory(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Re
             root.readdir(node, fh, 0, 4096, true).map(drop),
         ),
         ("fsyncdir", root.fsyncdir(node, fh)),
-        (
-            "ioctl",
-            root.ioctl(node, FileHandle(fh), GETFLAGS, &[0; 8], 8)
-                .map(drop),
-        ),
+        ("ioctl", get_flags(served, node, fh)),
     ]
 }
 
@@ -79,33 +75,28 @@ fn an_open_file_serves_requests_about_itself_only() {
         served.write(name, b"content");
         fs::create_dir(served.path(&format!("dir-{name}"))).unwrap();
     }
-    let root = served.client.root();
+    let root = served.root();
     let [one, two, dir_one, dir_two] =
         ["one", "two", "dir-one", "dir-two"].map(|name| root.walk(name).unwrap());
     // Files and directories are numbered separately: these are the same.
-    let (of_one, of_two) = (
-        root.open(one, libc::O_RDWR).unwrap().fh,
-        root.open(two, libc::O_RDWR).unwrap().fh,
-    );
-    let (in_one, in_two) = (
-        root.opendir(dir_one).unwrap().fh,
-        root.opendir(dir_two).unwrap().fh,
-    );
+    let [of_one, of_two] = [one, two].map(|node| root.open(node, libc::O_RDWR).unwrap().fh);
+    let [in_one, in_two] = [dir_one, dir_two].map(|node| root.opendir(node).unwrap().fh);
     assert_eq!((of_one, of_two), (in_one, in_two));
+    let are_refused = |answers: Vec<(&str, Result<()>)>, node: NodeId| {
+        for (operation, answer) in answers {
+            // An ioctl needs no open file: the directory answers it.
+            let is_directorys = node == dir_one && operation == "ioctl" && answer.is_ok();
+            let refused = answer == Err(Errno::EBADF);
+            assert!(refused || is_directorys, "{operation} {node:?} {answer:?}");
+        }
+    };
     for (node, fh) in [
         (one, of_two),
         (two, of_one),
         (ROOT, of_one),
         (dir_one, of_one),
     ] {
-        for (operation, answer) in by_file(&served, node, fh) {
-            // An ioctl needs no open file: the directory answers it.
-            let is_directorys = node == dir_one && operation == "ioctl";
-            assert_eq!(answer.is_err(), !is_directorys, "{operation} {node:?}");
-            if let Err(error) = answer {
-                assert_eq!(error, Errno::EBADF, "{operation} {node:?}");
-            }
-        }
+        are_refused(by_file(&served, node, fh), node);
         root.release(node, fh).unwrap();
     }
     for (node, fh) in [(dir_one, in_two), (dir_two, in_one), (ROOT, in_one)] {
@@ -126,29 +117,27 @@ fn an_open_file_serves_requests_about_itself_only() {
     for name in ["one", "two"] {
         assert_eq!(fs::read(served.path(name)).unwrap(), b"content");
     }
-    // Both are still open, and work.
+    // All are still open, and work.
+    let work = |answers: Vec<(&str, Result<()>)>| {
+        for (operation, answer) in answers {
+            let is_unknown = operation == "ioctl" && answer == Err(Errno::ENOTTY);
+            assert!(is_unknown || answer.is_ok(), "{operation}: {answer:?}");
+        }
+    };
     for (node, fh) in [(one, of_one), (two, of_two)] {
-        for (operation, answer) in by_file(&served, node, fh) {
-            let unknown = operation == "ioctl" && answer == Err(Errno::ENOTTY);
-            assert!(unknown || answer.is_ok(), "{operation}: {answer:?}");
-        }
+        work(by_file(&served, node, fh));
         root.release(node, fh).unwrap();
-        for (operation, answer) in by_file(&served, node, fh) {
-            assert_eq!(answer, Err(Errno::EBADF), "{operation} after release");
-        }
+        are_refused(by_file(&served, node, fh), node);
         root.release(node, fh).unwrap();
     }
     for (node, fh) in [(dir_one, in_one), (dir_two, in_two)] {
-        for (operation, answer) in by_directory(&served, node, fh) {
-            let unknown = operation == "ioctl" && answer == Err(Errno::ENOTTY);
-            assert!(unknown || answer.is_ok(), "{operation}: {answer:?}");
-        }
+        work(by_directory(&served, node, fh));
         root.releasedir(node, fh).unwrap();
         for (operation, answer) in by_directory(&served, node, fh) {
             assert_eq!(answer, Err(Errno::EBADF), "{operation} after release");
         }
     }
-    let statistics = served.client.file_system().statistics();
+    let statistics = served.statistics();
     assert_eq!((statistics.open_files, statistics.open_directories), (0, 0));
     assert_eq!(statistics.lock_owners, 0);
 }
@@ -156,11 +145,8 @@ fn an_open_file_serves_requests_about_itself_only() {
 #[test]
 fn a_size_is_that_of_the_file_that_is_asked_for() {
     let served = serve(Config::default());
-    for name in ["one", "two"] {
-        served.write(name, b"content");
-    }
-    let root = served.client.root();
-    let (one, two) = (root.walk("one").unwrap(), root.walk("two").unwrap());
+    let root = served.root();
+    let [one, two] = ["one", "two"].map(|name| served.file(name, b"content"));
     let of_two = root.open(two, libc::O_RDWR).unwrap().fh;
     let set = SetattrIn {
         fh: of_two,
@@ -174,35 +160,35 @@ fn a_size_is_that_of_the_file_that_is_asked_for() {
 
 /// The kernel translates the requests of 32-bit programs; untranslated, only a hostile client sends them.
 #[test]
-fn flags_of_files_stay_as_they_are_in_a_read_only_tree() {
-    let served = serve(Config {
-        read_only: true,
-        ..Config::default()
-    });
-    served.write("file", b"");
-    let root = served.client.root();
-    for name in ["file", ""] {
-        let node = root.walk(name).unwrap();
-        let fh = if name.is_empty() {
-            root.opendir(node).unwrap().fh
-        } else {
-            root.open(node, libc::O_RDONLY).unwrap().fh
-        };
-        for (command, bytes, refusal) in
-            [(SETFLAGS, 8, Errno::EROFS), (SETFLAGS_32, 4, Errno::ENOTTY)]
-        {
-            let mut flags = vec![0; bytes];
-            // FS_NODUMP_FL
-            flags[0] = 0x40;
-            let set = root.ioctl(node, FileHandle(fh), command, &flags, 0);
-            assert_eq!(set, Err(refusal), "{command:#x}");
+fn flags_of_files_stay_as_they_are_where_a_tree_or_a_rule_is_read_only() {
+    let rule = "[[rule]]\npath = '**'\naction = 'read-only'\n";
+    let setups: [Setup; 2] = [config(|it| it.read_only = true).into(), with(rule).into()];
+    for setup in setups {
+        let served = serve(setup);
+        fs::create_dir(served.path("dir")).unwrap();
+        let (root, file) = (served.root(), served.file("file", b""));
+        let dir = root.walk("dir").unwrap();
+        let file = (file, root.open(file, libc::O_RDONLY).unwrap().fh);
+        for (node, fh) in [file, (dir, root.opendir(dir).unwrap().fh)] {
+            for (command, bytes) in [(SETFLAGS, 8), (SETFLAGS_32, 4)] {
+                let mut flags = vec![0; bytes];
+                // FS_NODUMP_FL
+                flags[0] = 0x40;
+                let set = root.ioctl(node, FileHandle(fh), command, &flags, 0);
+                let refusal = if bytes == 8 {
+                    Errno::EROFS
+                } else {
+                    Errno::ENOTTY
+                };
+                assert_eq!(set, Err(refusal), "{command:#x}");
+            }
         }
     }
 }
 
 /// Every operation on a node, none of which may have an effect here.
-fn by_node(served: &Served, node: NodeId) -> Vec<(&'static str, Result<()>)> {
-    let root = served.client.root();
+pub fn by_node(served: &Served, node: NodeId) -> Vec<(&'static str, Result<()>)> {
+    let root = served.root();
     let set = set_mode(0);
     vec![
         ("lookup", root.lookup(node, b"there").map(drop)),
@@ -218,12 +204,20 @@ fn by_node(served: &Served, node: NodeId) -> Vec<(&'static str, Result<()>)> {
         ("mkdir", root.mkdir(node, b"new", 0o755).map(drop)),
         ("unlink", root.unlink(node, b"there")),
         ("rmdir", root.rmdir(node, b"there")),
+        (
+            "rename of",
+            root.rename((node, b"there"), (ROOT, b"new"), 0),
+        ),
+        (
+            "rename in",
+            root.rename((ROOT, b"other"), (node, b"new"), 0),
+        ),
         ("link of", root.link(node, ROOT, b"new").map(drop)),
         ("link in", root.link(ROOT, node, b"new").map(drop)),
         ("open", root.open(node, libc::O_RDONLY).map(drop)),
         (
             "create",
-            root.create(node, b"new", libc::O_RDWR, 0o644).map(drop),
+            root.create(node, b"new", libc::O_RDWR, 0).map(drop),
         ),
         ("tmpfile", root.tmpfile(node, libc::O_RDWR, 0o644).map(drop)),
         ("opendir", root.opendir(node).map(drop)),
@@ -241,12 +235,11 @@ fn a_node_that_is_not_known_is_stale_whatever_is_asked() {
     let served = serve(Config::default());
     fs::create_dir(served.path("dir")).unwrap();
     served.write("dir/there", b"");
-    served.write("other", b"");
-    let root = served.client.root();
+    let root = served.root();
     let forgotten = root.walk("dir").unwrap();
     root.forget(forgotten, 1);
     // The same place, with another generation.
-    let other = root.walk("other").unwrap();
+    let other = served.file("other", b"");
     assert_eq!(other.0 as u32, forgotten.0 as u32);
     let generations = [
         other.0 + (1 << 32),

@@ -1,11 +1,10 @@
 //! Many open directories, listed bit by bit.
 
-use super::{connect, is_root};
+use super::{config, connect, is_root};
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use thrufs::Errno;
-use thrufs_hostdir::Config;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::skip_if;
 
@@ -45,10 +44,7 @@ fn many_open_directories_cost_few_descriptors_and_are_listed_whole() {
         for name in 0..NAMES {
             fs::write(source.join(format!("dir-0/name-{name}")), "").unwrap();
         }
-        let config = Config {
-            descriptor_budget: Some(16),
-            ..Config::default()
-        };
+        let config = config(|it| it.descriptor_budget = Some(16));
         let client = connect(source, config);
         let root = client.root();
         let listed = root.walk("dir-0").unwrap();

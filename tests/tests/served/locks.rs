@@ -1,11 +1,12 @@
 //! Which owner F_GETLK reports for a conflicting lock, and when an owner's locks are dropped.
 
+use super::mount_locks::ten_bytes;
 use super::{is_root, lock, serve, shared_locks};
 use std::fs::File;
 use thrufs::Errno;
 use thrufs_abi::{LkFlags, LockOwner, NodeId};
 use thrufs_hostdir::Config;
-use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
+use thrufs_sys::lock::{LockKind, ofd_set};
 use thrufs_tests::skip_if;
 
 /// Ranges from here on are locked beneath as they are, also where a file could be mapped.
@@ -14,10 +15,9 @@ const AS_THEY_ARE: u64 = 1 << 30;
 #[test]
 fn getlk_reports_the_process_that_holds_the_lock() {
     let served = serve(shared_locks());
-    let root = served.client.root();
+    let root = served.root();
     let [one, two] = ["one", "two"].map(|name| {
-        served.write(name, b"");
-        let node = root.walk(name).unwrap();
+        let node = served.file(name, b"");
         (node, root.open(node, libc::O_RDWR).unwrap().fh)
     });
     let range = |fh, owner: u64, kind, start| {
@@ -40,13 +40,7 @@ fn getlk_reports_the_process_that_holds_the_lock() {
         assert_eq!(taken, Ok(()), "{owner}");
     }
     let beneath = File::open(served.path("one")).unwrap();
-    let theirs = RangeLock {
-        kind: LockKind::Read,
-        start: AS_THEY_ARE + 40,
-        end: AS_THEY_ARE + 49,
-        pid: 0,
-    };
-    ofd_set(&beneath, &theirs).unwrap();
+    ofd_set(&beneath, &ten_bytes(LockKind::Read, AS_THEY_ARE + 40)).unwrap();
     let holder = |(node, fh): (NodeId, u64), start| {
         let found = root.getlk(node, fh, 9, range(fh, 9, write, start + 5).lk);
         let found = found.unwrap();
@@ -62,26 +56,15 @@ fn getlk_reports_the_process_that_holds_the_lock() {
     assert_eq!(holder(one, 40), (read, 0), "from beneath");
     assert_eq!(holder(two, 40), (read, 400));
     assert_eq!(holder(two, 60).0, libc::F_UNLCK, "its own");
-    let statistics = served.client.file_system().statistics();
+    let statistics = served.statistics();
     assert_eq!(statistics.lock_owners, 6);
-}
-
-fn ten_bytes(kind: LockKind, start: u64) -> RangeLock {
-    RangeLock {
-        kind,
-        start,
-        end: start + 9,
-        pid: 0,
-    }
 }
 
 /// A guest cannot be told to drop the pages that it has mapped: its close does that.
 #[test]
 fn without_notifications_the_mount_keeps_its_lock_until_the_last_owner_closes_the_file() {
     let served = serve(shared_locks());
-    served.write("file", b"");
-    let root = served.client.root();
-    let node = root.walk("file").unwrap();
+    let (root, node) = (served.root(), served.file("file", b""));
     let fh = root.open(node, libc::O_RDWR).unwrap().fh;
     let range = |owner, kind, start| {
         let mut arg = lock(fh, owner, kind);
@@ -93,7 +76,7 @@ fn without_notifications_the_mount_keeps_its_lock_until_the_last_owner_closes_th
     let beneath = options.open(served.path("file")).unwrap();
     let try_beneath = || ofd_set(&beneath, &ten_bytes(LockKind::Write, 100)).is_ok();
     let unlock_beneath = || ofd_set(&beneath, &ten_bytes(LockKind::Unlock, 100)).unwrap();
-    let mount_locks = || served.client.file_system().statistics().mount_locks;
+    let mount_locks = || served.statistics().mount_locks;
     for _ in 0..2 {
         assert!(try_beneath());
         assert_eq!(set(1, libc::F_WRLCK, 0), Err(Errno::EAGAIN));
@@ -124,9 +107,7 @@ fn without_notifications_the_mount_keeps_its_lock_until_the_last_owner_closes_th
 fn without_notifications_attributes_of_locked_files_are_not_kept() {
     for flock in [false, true] {
         let served = serve(shared_locks());
-        served.write("file", b"before");
-        let root = served.client.root();
-        let node = root.walk("file").unwrap();
+        let (root, node) = (served.root(), served.file("file", b"before"));
         let fh = root.open(node, libc::O_RDWR).unwrap().fh;
         let kept = || root.getattr(node).unwrap().attr_valid;
         assert_eq!(kept(), 1);
@@ -145,9 +126,7 @@ fn without_notifications_attributes_of_locked_files_are_not_kept() {
 #[test]
 fn a_close_of_any_descriptor_drops_what_its_owner_holds() {
     let served = serve(shared_locks());
-    served.write("file", b"");
-    let root = served.client.root();
-    let node = root.walk("file").unwrap();
+    let (root, node) = (served.root(), served.file("file", b""));
     let [locked, other] =
         [libc::O_RDWR, libc::O_RDONLY].map(|flags| root.open(node, flags).unwrap().fh);
     let take = |owner| root.setlk(node, &lock(locked, owner, libc::F_WRLCK), false);
@@ -166,9 +145,8 @@ fn a_flock_of_an_open_file_costs_no_further_descriptor() {
         user_descriptors_max: Some(1),
         ..shared_locks()
     });
-    served.write("file", b"");
-    let node = served.client.root().walk("file").unwrap();
-    let user = served.client.user(1001, 1001);
+    let node = served.file("file", b"");
+    let user = served.user(1001, 1001);
     let fh = user.open(node, libc::O_RDONLY).unwrap().fh;
     assert_eq!(user.open(node, libc::O_RDONLY), Err(Errno::ENFILE));
     let mut flock = lock(fh, 1, libc::F_RDLCK);

@@ -10,14 +10,18 @@ use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mount_point::is_mounted;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::mounted::{Mounted, on_each};
 use thrufs_tests::programs;
 use thrufs_tests::server::kill_process;
 use thrufs_tests::tracer::Tracer;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 
-use crate::following::{figure, names, on_each_transport, on_each_transport_by_default};
+use crate::following::{figure, names, with_each_mark};
+
+fn by_default(test: impl Fn(&Mounted)) {
+    on_each(Lower::Tmpfs, &["follow=auto"], |mounted, _| test(mounted));
+}
 
 /// Makes a file when it is dropped.
 struct Opened<'a>(&'a Path);
@@ -84,7 +88,7 @@ impl Held {
 
 #[test]
 fn held_directories_delay_no_notifications_about_others() {
-    on_each_transport_by_default(|mounted| {
+    by_default(|mounted| {
         let held = Held::new(mounted);
         let other = mounted.source().join("other");
         fs::create_dir(&other).unwrap();
@@ -117,7 +121,7 @@ fn held_directories_delay_no_notifications_about_others() {
 #[test]
 fn locks_show_what_changed_while_directories_are_held_and_cost_others_nothing() {
     const NAMES: usize = 100;
-    on_each_transport_by_default(|mounted| {
+    by_default(|mounted| {
         let held = Held::new(mounted);
         let name = |number| format!("name-{number}");
         for number in 0..NAMES {
@@ -166,7 +170,7 @@ fn locks_show_what_changed_while_directories_are_held_and_cost_others_nothing() 
 /// that the kernel looks up meanwhile, it looks names up, but not in the root.
 #[test]
 fn names_that_change_while_their_directory_is_held_show_afterwards() {
-    on_each_transport_by_default(|mounted| {
+    by_default(|mounted| {
         let mut held = Held::new(mounted);
         held.names = vec![".".to_owned()];
         let files = ["first", "second", "third"];
@@ -260,7 +264,7 @@ fn lose_events(mounted: &Mounted, change: impl FnOnce()) {
 
 #[test]
 fn what_changed_while_events_were_lost_shows() {
-    on_each_transport(|mounted| {
+    with_each_mark(|mounted| {
         let directory = mounted.source().join("directory");
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("file"), "old").unwrap();
@@ -284,7 +288,7 @@ fn what_changed_while_events_were_lost_shows() {
 /// The kernel above waits for it before it drops what it has of the file.
 #[test]
 fn a_read_that_does_not_end_holds_up_no_repair_of_losses() {
-    on_each_transport_by_default(|mounted| {
+    by_default(|mounted| {
         let gate = mounted.outside().join("gate");
         let beneath = mounted.source().join("slow");
         fs::create_dir(&beneath).unwrap();

@@ -13,23 +13,26 @@ use std::time::{Duration, UNIX_EPOCH};
 use thrufs_sys::lock::{END_OF_FILE, LockKind, RangeLock, ofd_get, ofd_set, ofd_set_wait};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::mounted::{Mounted, on_each};
 use thrufs_tests::programs;
-use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
+
+use crate::following::figure;
 
 use LockKind::{Read, Unlock, Write};
 
 const BYTES: usize = 3 * 4096;
 
 /// With a file of [`BYTES`] zeros.
-fn over_each_transport(path: &str, test: impl Fn(&Mounted)) {
-    over_each(|transport| {
-        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with(path)).unwrap();
+fn on_each_mount(options: &[&str], test: impl Fn(&Mounted)) {
+    on_each(Lower::Tmpfs, options, |mounted, _| {
         fs::write(mounted.source().join("file"), [0; BYTES]).unwrap();
-        test(&mounted);
-        mounted.stop().unwrap();
+        test(mounted);
     });
+}
+
+fn without_passthrough(test: impl Fn(&Mounted)) {
+    on_each_mount(&["nopassthrough"], test);
 }
 
 fn open(directory: &Path) -> File {
@@ -42,14 +45,12 @@ fn map(file: &File, sharing: Sharing) -> io::Result<Mapping> {
     Mapping::new(file, BYTES, sharing)
 }
 
-fn ten_bytes(kind: LockKind, start: u64) -> RangeLock {
-    let end = start + 9;
-    let pid = 0;
+pub fn ten_bytes(kind: LockKind, start: u64) -> RangeLock {
     RangeLock {
         kind,
         start,
-        end,
-        pid,
+        end: start + 9,
+        pid: 0,
     }
 }
 
@@ -71,7 +72,7 @@ fn wait_for(file: &File) {
 
 #[test]
 fn programs_above_share_a_file_among_themselves_and_not_with_the_host() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let beneath = open(mounted.source());
         let [one, two, three] = [(); 3].map(|()| open(mounted.mnt()));
         set(&beneath, Write, 100).unwrap();
@@ -89,7 +90,7 @@ fn programs_above_share_a_file_among_themselves_and_not_with_the_host() {
             let found = found.map(|lock| (lock.start, lock.end));
             assert_eq!(found, Some((start, start + 9)));
         }
-        assert!(mounted.ctl("statistics").contains(" mount_locks=1 "));
+        assert_eq!(figure(mounted, "mount_locks"), 1);
         let mut explain = Command::new(programs::thrufs().unwrap());
         let explained = explain.arg("explain").arg(mounted.mnt().join("file"));
         let explained = explained.output().unwrap().stdout;
@@ -101,8 +102,7 @@ fn programs_above_share_a_file_among_themselves_and_not_with_the_host() {
         drop(three);
         wait_until("unlocked", || set(&beneath, Read, 100).is_ok());
         drop(one);
-        let statistics = || mounted.ctl("statistics");
-        wait_until("none", || statistics().contains(" mount_locks=0 "));
+        wait_until("none", || figure(mounted, "mount_locks") == 0);
     });
 }
 
@@ -113,7 +113,7 @@ fn open_to_read(directory: &Path) -> File {
 /// Programs that only read keep out those that write on the host, and nobody else.
 #[test]
 fn descriptors_for_reading_lock_the_file_for_reading() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let [one, two] = [(); 2].map(|()| open_to_read(mounted.mnt()));
         let (writer, beneath) = (open(mounted.mnt()), open(mounted.source()));
         set(&one, Read, 0).unwrap();
@@ -140,7 +140,7 @@ fn descriptors_for_reading_lock_the_file_for_reading() {
 /// What was locked before the mount locked the file.
 #[test]
 fn other_locks_do_not_leave_a_file_unguarded() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let reader = open_to_read(mounted.mnt());
         let [one, two] = [(); 2].map(|()| open(mounted.mnt()));
         let beneath = open(mounted.source());
@@ -176,7 +176,7 @@ fn other_locks_do_not_leave_a_file_unguarded() {
 /// A request that waits for locks that are set as they are holds up no range.
 #[test]
 fn one_that_waits_for_the_whole_file_delays_no_range() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let [one, two] = [(); 2].map(|()| open(mounted.mnt()));
         let beneath = open(mounted.source());
         let is_locked = AtomicBool::new(false);
@@ -186,9 +186,7 @@ fn one_that_waits_for_the_whole_file_delays_no_range() {
                 ofd_set_wait(&two, &everything(Write)).unwrap();
                 is_locked.store(true, Ordering::Relaxed);
             });
-            wait_until("it waits", || {
-                mounted.ctl("statistics").contains(" lock_owners=2 ")
-            });
+            wait_until("it waits", || figure(mounted, "lock_owners") == 2);
             ofd_set(&one, &ten_bytes(Write, 0)).unwrap();
             assert_eq!(set(&beneath, Read, 100), Err(Errno::AGAIN));
             assert!(!is_locked.load(Ordering::Relaxed));
@@ -203,7 +201,7 @@ fn one_that_waits_for_the_whole_file_delays_no_range() {
 /// On the host, a lock for reading of the whole file reaches to where those of owners above are moved.
 #[test]
 fn a_reader_of_the_host_does_not_keep_a_file_locked() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let (reader, beneath) = (open_to_read(mounted.mnt()), open(mounted.source()));
         set(&reader, Read, 0).unwrap();
         ofd_set(&beneath, &everything(Read)).unwrap();
@@ -218,7 +216,7 @@ fn a_reader_of_the_host_does_not_keep_a_file_locked() {
 /// that.
 #[test]
 fn one_that_waits_for_the_host_may_lock_and_unlock_beside_the_mount() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let far = ten_bytes(Read, 1 << 31);
         let of_kind = |kind| RangeLock { kind, ..far };
         let beneath = open(mounted.source());
@@ -255,7 +253,7 @@ fn one_that_waits_for_the_host_may_lock_and_unlock_beside_the_mount() {
 /// What the host has locked for reading, owners above that lock for reading too do not lose.
 #[test]
 fn locks_for_reading_stay_where_the_mount_cannot_lock_for_writing() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let (reader, writer) = (open_to_read(mounted.mnt()), open(mounted.mnt()));
         let beneath = open(mounted.source());
         set(&beneath, Read, 100).unwrap();
@@ -272,10 +270,9 @@ fn locks_for_reading_stay_where_the_mount_cannot_lock_for_writing() {
 
 #[test]
 fn what_one_side_stores_the_other_has_with_the_lock() {
-    for cache in ["auto", "metadata", "never"] {
-        let options = format!("nopassthrough,cache={cache}");
-        over_each_transport(&options, sides_store_in_turn);
-    }
+    let caches = ["auto", "metadata", "never"];
+    let options = caches.map(|cache| format!("nopassthrough,cache={cache}"));
+    on_each_mount(&options.each_ref().map(|it| &**it), sides_store_in_turn);
 }
 
 fn sides_store_in_turn(mounted: &Mounted) {
@@ -301,7 +298,7 @@ fn sides_store_in_turn(mounted: &Mounted) {
 #[test]
 fn both_sides_get_their_turn() {
     const TURNS: u64 = 100;
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let counts: [AtomicU64; 4] = Default::default();
         let (above, beneath) = (mounted.mnt(), mounted.source());
         let files = [above, above, beneath, beneath].map(open);
@@ -333,7 +330,7 @@ fn both_sides_get_their_turn() {
 /// Also while some above has it at any moment.
 #[test]
 fn many_above_leave_the_host_its_turn() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let is_done = AtomicBool::new(false);
         let beneath = open(mounted.source());
         thread::scope(|scope| {
@@ -364,7 +361,7 @@ fn many_above_leave_the_host_its_turn() {
 
 #[test]
 fn what_is_open_for_writing_beneath_is_not_mapped_shared() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let writer = open(mounted.source());
         let above = open(mounted.mnt());
         let refused = map(&above, Sharing::Shared).err().unwrap();
@@ -379,7 +376,7 @@ fn what_is_open_for_writing_beneath_is_not_mapped_shared() {
             writer.read_exact_at(&mut byte, 5000).unwrap();
             assert_eq!(byte, [100 + turn]);
         }
-        assert!(mounted.ctl("statistics").contains(" unmapped_opens=1 "));
+        assert_eq!(figure(mounted, "unmapped_opens"), 1);
         drop(writer);
         // Pages of a second map would be written back over what the first open writes.
         let second = map(&open(mounted.mnt()), Sharing::Shared).err();
@@ -439,31 +436,27 @@ fn count_beside_a_map(mounted: &Mounted, writes: &File, stores: &File, turns: u6
     }
 }
 
+/// Also by an open without a cache, which was made while a program beneath had the file open for writing.
 #[test]
-fn what_an_open_without_a_cache_writes_is_not_written_over_by_maps() {
-    over_each_transport("nopassthrough", |mounted| {
-        let writer = open(mounted.source());
-        let writes = open(mounted.mnt());
-        drop(writer);
-        let stores = open(mounted.mnt());
-        let refused = map(&writes, Sharing::Shared).err().unwrap();
-        assert_eq!(refused.raw_os_error(), Some(libc::ENODEV));
-        count_beside_a_map(mounted, &writes, &stores, 3000);
-    });
-}
-
-#[test]
-fn what_is_written_through_the_cache_is_not_written_over_by_maps() {
-    over_each_transport("nopassthrough", |mounted| {
-        let [writes, stores] = [(); 2].map(|()| open(mounted.mnt()));
-        count_beside_a_map(mounted, &writes, &stores, 3000);
-    });
+fn what_is_written_is_not_written_over_by_maps() {
+    for is_uncached in [true, false] {
+        without_passthrough(|mounted| {
+            let writer = is_uncached.then(|| open(mounted.source()));
+            let writes = open(mounted.mnt());
+            drop(writer);
+            let stores = open(mounted.mnt());
+            let refused = map(&writes, Sharing::Shared).err();
+            let refused = refused.and_then(|error| error.raw_os_error());
+            assert_eq!(refused, is_uncached.then_some(libc::ENODEV));
+            count_beside_a_map(mounted, &writes, &stores, 3000);
+        });
+    }
 }
 
 /// At another time of modification, the kernel drops the pages of a file, also those of a write(2) on its way.
 #[test]
 fn attributes_of_a_locked_file_are_true_and_leave_its_pages_alone() {
-    over_each_transport("nopassthrough", |mounted| {
+    without_passthrough(|mounted| {
         let file = open(mounted.mnt());
         let modified = |directory: &Path| {
             let found = fs::metadata(directory.join("file")).unwrap();
@@ -514,7 +507,7 @@ fn attributes_of_a_locked_file_are_true_and_leave_its_pages_alone() {
 #[test]
 fn names_that_changed_before_a_lock_show_under_it() {
     const NAMES: usize = 64;
-    over_each_transport("passthrough", |mounted| {
+    on_each_mount(&["passthrough"], |mounted| {
         let (beneath, above) = (open(mounted.source()), open(mounted.mnt()));
         let name = |number| format!("journal-{number}");
         for turn in 0..50 {
@@ -545,7 +538,7 @@ fn names_that_changed_before_a_lock_show_under_it() {
 
 #[test]
 fn with_passthrough_a_map_is_the_host_s_and_locks_are_as_they_are() {
-    over_each_transport("passthrough", |mounted| {
+    on_each_mount(&["passthrough"], |mounted| {
         let (beneath, above) = (open(mounted.source()), open(mounted.mnt()));
         set(&beneath, Write, 100).unwrap();
         set(&above, Write, 0).unwrap();
@@ -555,7 +548,7 @@ fn with_passthrough_a_map_is_the_host_s_and_locks_are_as_they_are() {
             [&above, &beneath].map(|file| map(file, Sharing::Shared).unwrap());
         stored.store(4096, b"stored");
         assert_eq!(shown.load(4096, 6), b"stored");
-        let statistics = mounted.ctl("statistics");
-        assert!(statistics.contains(" mount_locks=0 unmapped_opens=0 "));
+        let figures = ["mount_locks", "unmapped_opens"].map(|it| figure(mounted, it));
+        assert_eq!(figures, [0, 0]);
     });
 }

@@ -12,14 +12,14 @@ use thrufs_hostdir::Config;
 /// Every operation that takes the name of a file, with `name` in each of its places. `there` is the name
 /// of a file in the root.
 fn each(served: &Served, there: &[u8], name: &[u8]) -> Vec<(&'static str, Result<()>)> {
-    let root = served.client.root();
-    let entry = root.lookup(ROOT, there).unwrap();
-    let node = NodeId(entry.nodeid);
-    let found = root.lookup(ROOT, name);
-    let found = found.and_then(|entry| match entry.nodeid {
-        0 => Err(Errno::ENOENT),
-        _ => Ok(()),
-    });
+    let root = served.root();
+    let node = NodeId(root.lookup(ROOT, there).unwrap().nodeid);
+    let found = root
+        .lookup(ROOT, name)
+        .and_then(|entry| match entry.nodeid {
+            0 => Err(Errno::ENOENT),
+            _ => Ok(()),
+        });
     vec![
         ("lookup", found),
         ("unlink", root.unlink(ROOT, name)),
@@ -31,17 +31,11 @@ fn each(served: &Served, there: &[u8], name: &[u8]) -> Vec<(&'static str, Result
         ("unlink the link", root.unlink(ROOT, name)),
         ("mkdir", root.mkdir(ROOT, name, 0o755).map(drop)),
         ("rmdir the directory", root.rmdir(ROOT, name)),
-        (
-            "mknod",
-            root.mknod(ROOT, name, libc::S_IFREG | 0o644, 0).map(drop),
-        ),
+        ("mknod", root.mknod(ROOT, name, libc::S_IFREG, 0).map(drop)),
         ("unlink the node", root.unlink(ROOT, name)),
         ("symlink", root.symlink(ROOT, name, b"target").map(drop)),
         ("unlink the symlink", root.unlink(ROOT, name)),
-        (
-            "create",
-            root.create(ROOT, name, libc::O_RDWR, 0o644).map(drop),
-        ),
+        ("create", root.create(ROOT, name, libc::O_RDWR, 0).map(drop)),
         ("unlink the file", root.unlink(ROOT, name)),
     ]
 }
@@ -60,25 +54,22 @@ fn invalid_names_are_refused_everywhere() {
     }
     fs::create_dir(served.path("dir")).unwrap();
     let before = names(&served);
-    let long = [b'x'; 256];
-    let longest = [b'x'; 4095];
-    let longer = [b'x'; 4096];
-    let bad: [(&[u8], &[Errno]); 13] = [
-        (b"", &[Errno::EINVAL, Errno::EIO]),
-        (b".", &[Errno::EINVAL]),
-        (b"..", &[Errno::EINVAL]),
-        (b"/", &[Errno::EINVAL]),
-        (b"/x", &[Errno::EINVAL]),
-        (b"x/", &[Errno::EINVAL]),
-        (b"dir/x", &[Errno::EINVAL]),
-        (b"../x", &[Errno::EINVAL]),
-        (b"a\0b", &[Errno::EINVAL, Errno::EIO]),
-        (b"\0", &[Errno::EINVAL, Errno::EIO]),
-        (&long, &[Errno::ENAMETOOLONG]),
-        (&longest, &[Errno::ENAMETOOLONG]),
-        (&longer, &[Errno::EINVAL, Errno::ENAMETOOLONG]),
+    use Errno as E;
+    let long = [b'x'; 4096];
+    let bad: [(&[&[u8]], &[E]); 4] = [
+        (
+            &[b".", b"..", b"/", b"/x", b"x/", b"dir/x", b"../x"],
+            &[E::EINVAL],
+        ),
+        // What a request cannot hold.
+        (&[b"", b"a\0b", b"\0"], &[E::EINVAL, E::EIO]),
+        (&[&long[..256], &long[..4095]], &[E::ENAMETOOLONG]),
+        (&[&long], &[E::EINVAL, E::ENAMETOOLONG]),
     ];
-    for (name, errors) in bad {
+    let named = bad
+        .iter()
+        .flat_map(|(names, errors)| names.iter().map(move |name| (*name, errors)));
+    for (name, errors) in named {
         for (operation, answer) in each(&served, b"there", name) {
             let error = answer.expect_err(operation);
             let shown = name.escape_ascii();
@@ -95,7 +86,7 @@ fn every_other_name_is_as_good_as_another() {
     served.write("there", b"content");
     let all: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
     let longest = [0xff; 255];
-    let good: [&[u8]; 9] = [
+    let good: [&[u8]; 8] = [
         &all,
         &longest,
         b"...",
@@ -104,7 +95,6 @@ fn every_other_name_is_as_good_as_another() {
         b"\xff\xfe",
         b"\\",
         b"\n",
-        "\u{202e}\u{0}".trim_end_matches('\0').as_bytes(),
     ];
     for name in good {
         for (operation, answer) in each(&served, b"there", name) {
@@ -115,8 +105,8 @@ fn every_other_name_is_as_good_as_another() {
             let shown = name.escape_ascii();
             assert_eq!(answer, expected, "{operation} \"{shown}\"");
         }
+        let root = served.root();
         fs::write(served.directory.path().join(OsStr::from_bytes(name)), b"x").unwrap();
-        let root = served.client.root();
         assert_ne!(root.lookup(ROOT, name).unwrap().nodeid, 0);
         let listed = root.list(ROOT, true).unwrap();
         assert!(listed.iter().any(|entry| entry.name == name));
@@ -127,23 +117,20 @@ fn every_other_name_is_as_good_as_another() {
 #[test]
 fn names_of_attributes() {
     let served = serve(Config::default());
-    served.write("file", b"");
-    let root = served.client.root();
-    let node = root.walk("file").unwrap();
+    let (root, node) = (served.root(), served.file("file", b""));
     let long = [b"user.".as_slice(), &[b'x'; 251]].concat();
-    for name in [
-        &b""[..],
-        b"user.a\0b",
-        b"user",
-        b"user.",
-        &long,
-        &[b'x'; 4096],
-    ] {
-        let shown = name.escape_ascii();
-        let set = root.setxattr(node, name, b"value", 0);
-        assert!(set.is_err(), "\"{shown}\"");
-        assert!(root.getxattr(node, name).is_err(), "\"{shown}\"");
-        assert!(root.removexattr(node, name).is_err(), "\"{shown}\"");
+    let bad: [&[u8]; 6] = [b"", b"user.a\0b", b"user", b"user.", &long, &[b'x'; 4096]];
+    for name in bad {
+        let answers = [
+            root.setxattr(node, name, b"value", 0),
+            root.getxattr(node, name).map(drop),
+            root.removexattr(node, name),
+        ];
+        assert!(
+            answers.iter().all(Result::is_err),
+            "{}",
+            name.escape_ascii()
+        );
     }
     assert_eq!(root.listxattr(node), Ok(Vec::new()));
     let longest = [b"user.".as_slice(), &[0xff; 250]].concat();
@@ -166,7 +153,7 @@ fn names_of_attributes() {
 #[test]
 fn targets_of_links() {
     let served = serve(Config::default());
-    let root = served.client.root();
+    let root = served.root();
     let long = [b'x'; 4096];
     for (target, errno) in [(&b""[..], Errno::ENOENT), (&long, Errno::ENAMETOOLONG)] {
         let made = root.symlink(ROOT, b"link", target).map(drop);

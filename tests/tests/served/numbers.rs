@@ -4,7 +4,7 @@ use super::{ROOT, Served, lock, serve, set, shared_locks};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use thrufs::{Errno, Result};
-use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
+use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, LkIn, SetattrIn};
 use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::Config;
 
@@ -21,9 +21,8 @@ struct File {
 
 fn file() -> File {
     let served = serve(shared_locks());
-    served.write("file", b"content");
-    let node = served.client.root().walk("file").unwrap();
-    let fh = served.client.root().open(node, libc::O_RDWR).unwrap().fh;
+    let node = served.file("file", b"content");
+    let fh = served.root().open(node, libc::O_RDWR).unwrap().fh;
     File { served, node, fh }
 }
 
@@ -31,20 +30,15 @@ fn file() -> File {
 fn refused<T>(answer: Result<T>, what: &str, number: u64) {
     let error = answer.map(drop).expect_err(what);
     // The lower file system chooses between these.
-    let known = [
-        Errno::EINVAL,
-        Errno::EFBIG,
-        Errno::EOVERFLOW,
-        Errno::ENXIO,
-        Errno::ENOSPC,
-    ];
+    use Errno as E;
+    let known = [E::EINVAL, E::EFBIG, E::EOVERFLOW, E::ENXIO, E::ENOSPC];
     assert!(known.contains(&error), "{what} {number:#x}: {error}");
 }
 
 #[test]
 fn offsets_that_are_negative_or_overflow() {
     let File { served, node, fh } = file();
-    let root = served.client.root();
+    let root = served.root();
     for offset in NEGATIVE {
         refused(root.read(node, fh, offset, 10), "read", offset);
         refused(root.write(node, fh, offset, b"XX", 0), "write", offset);
@@ -60,11 +54,8 @@ fn offsets_that_are_negative_or_overflow() {
     // The last byte there can be lies before the last offset.
     for offset in [MOST, MOST - 1] {
         refused(root.write(node, fh, offset, b"XX", 0), "write", offset);
-        assert!(
-            root.read(node, fh, offset, 10)
-                .unwrap_or_default()
-                .is_empty()
-        );
+        let read = root.read(node, fh, offset, 10);
+        assert!(read.unwrap_or_default().is_empty());
     }
     for whence in [libc::SEEK_SET, libc::SEEK_CUR, libc::SEEK_END, 5, -1] {
         let sought = root.lseek(node, fh, 0, whence as u32);
@@ -76,60 +67,48 @@ fn offsets_that_are_negative_or_overflow() {
 #[test]
 fn ranges_that_are_negative_or_overflow() {
     let File { served, node, fh } = file();
-    let root = served.client.root();
+    let root = served.root();
     let ranges = NEGATIVE
         .into_iter()
         .flat_map(|far| [(far, 1), (0, far), (far, far)]);
     let ranges = ranges.chain([(MOST, 1), (MOST - 1, 2), (1, MOST), (0, 0)]);
+    let fallocate = |offset, length, mode: i32| {
+        let arg = FallocateIn {
+            fh,
+            offset,
+            length,
+            mode: mode as u32,
+            ..Default::default()
+        };
+        root.fallocate(node, &arg)
+    };
+    let (keep, punch) = (libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_PUNCH_HOLE);
     for (offset, length) in ranges {
-        for mode in [
-            0,
-            libc::FALLOC_FL_KEEP_SIZE,
-            libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE,
-        ] {
-            let fallocate = FallocateIn {
-                fh,
-                offset,
-                length,
-                mode: mode as u32,
-                ..Default::default()
-            };
-            refused(root.fallocate(node, &fallocate), "fallocate", offset);
+        for mode in [0, keep, keep | punch] {
+            refused(fallocate(offset, length, mode), "fallocate", offset);
         }
     }
-    let mode = FallocateIn {
-        fh,
-        length: 1,
-        mode: 1 << 30,
+    assert_eq!(fallocate(0, 1, 1 << 30), Err(Errno::EOPNOTSUPP));
+    let to = served.file("to", b"other");
+    let copy = CopyFileRangeIn {
+        fh_in: fh,
+        nodeid_out: to.0,
+        fh_out: root.open(to, libc::O_RDWR).unwrap().fh,
+        len: 1,
         ..Default::default()
     };
-    assert_eq!(root.fallocate(node, &mode), Err(Errno::EOPNOTSUPP));
-    served.write("to", b"other");
-    let to = root.walk("to").unwrap();
-    let to_fh = root.open(to, libc::O_RDWR).unwrap().fh;
     for far in NEGATIVE {
         for (off_in, off_out) in [(far, 0), (0, far)] {
             let copy = CopyFileRangeIn {
-                fh_in: fh,
                 off_in,
-                nodeid_out: to.0,
-                fh_out: to_fh,
                 off_out,
-                len: 1,
-                ..Default::default()
+                ..copy
             };
             refused(root.copy_file_range(node, &copy), "copy", far);
             refused(root.copy_file_range_64(node, &copy), "copy", far);
         }
     }
-    let copy = CopyFileRangeIn {
-        fh_in: fh,
-        nodeid_out: to.0,
-        fh_out: to_fh,
-        len: 3,
-        flags: 1,
-        ..Default::default()
-    };
+    let copy = CopyFileRangeIn { flags: 1, ..copy };
     assert_eq!(root.copy_file_range(node, &copy), Err(Errno::EINVAL));
     assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
     assert_eq!(fs::read(served.path("to")).unwrap(), b"other");
@@ -138,12 +117,14 @@ fn ranges_that_are_negative_or_overflow() {
 #[test]
 fn ranges_of_locks() {
     let File { served, node, fh } = file();
-    let root = served.client.root();
+    let root = served.root();
     let with = |start, end, kind: i32| {
         let mut arg = lock(fh, 7, kind);
         (arg.lk.start, arg.lk.end) = (start, end);
         arg
     };
+    let set = |arg: &LkIn| root.setlk(node, arg, false);
+    let invalid = Err(Errno::EINVAL);
     for (start, end) in [
         (MOST + 1, u64::MAX),
         (u64::MAX, u64::MAX),
@@ -151,45 +132,31 @@ fn ranges_of_locks() {
         (u64::MAX, 0),
     ] {
         let arg = with(start, end, libc::F_WRLCK);
-        assert_eq!(root.setlk(node, &arg, false), Err(Errno::EINVAL));
-        assert_eq!(root.setlk(node, &arg, true), Err(Errno::EINVAL));
-        assert_eq!(
-            root.getlk(node, fh, 7, arg.lk).map(drop),
-            Err(Errno::EINVAL)
-        );
+        assert_eq!(set(&arg), invalid);
+        assert_eq!(root.setlk(node, &arg, true), invalid);
+        assert_eq!(root.getlk(node, fh, 7, arg.lk).map(drop), invalid);
     }
     for kind in [-1, 3, 1 << 16] {
-        let arg = with(0, MOST, kind);
-        assert_eq!(root.setlk(node, &arg, false), Err(Errno::EINVAL), "{kind}");
-        let flock = {
-            let mut flock = arg;
-            flock.lk_flags = thrufs_abi::LkFlags::FLOCK.bits();
-            flock
-        };
-        assert_eq!(
-            root.setlk(node, &flock, false),
-            Err(Errno::EINVAL),
-            "{kind}"
-        );
+        let mut arg = with(0, MOST, kind);
+        assert_eq!(set(&arg), invalid, "{kind}");
+        arg.lk_flags = thrufs_abi::LkFlags::FLOCK.bits();
+        assert_eq!(set(&arg), invalid, "{kind}");
     }
     // To the end, in both encodings: the last byte is locked.
-    root.setlk(node, &with(0, u64::MAX, libc::F_WRLCK), false)
-        .unwrap();
-    let last = with(MOST, MOST, libc::F_RDLCK);
-    let in_the_way = root.getlk(node, fh, 8, last.lk).unwrap();
-    assert_eq!((in_the_way.start, in_the_way.end), (0, MOST));
-    root.setlk(node, &with(0, MOST - 1, libc::F_UNLCK), false)
-        .unwrap();
-    let in_the_way = root.getlk(node, fh, 8, last.lk).unwrap();
-    assert_eq!((in_the_way.start, in_the_way.end), (MOST, MOST));
+    let in_the_way = || {
+        let last = with(MOST, MOST, libc::F_RDLCK);
+        let found = root.getlk(node, fh, 8, last.lk).unwrap();
+        (found.kind as i32, found.start, found.end)
+    };
+    set(&with(0, u64::MAX, libc::F_WRLCK)).unwrap();
+    assert_eq!(in_the_way(), (libc::F_WRLCK, 0, MOST));
+    set(&with(0, MOST - 1, libc::F_UNLCK)).unwrap();
+    assert_eq!(in_the_way(), (libc::F_WRLCK, MOST, MOST));
     // An owner without locks releases none.
     let mut others = with(0, MOST, libc::F_UNLCK);
     others.owner = 99;
-    root.setlk(node, &others, false).unwrap();
-    assert_eq!(
-        root.getlk(node, fh, 8, last.lk).unwrap().kind,
-        libc::F_WRLCK as u32
-    );
+    set(&others).unwrap();
+    assert_eq!(in_the_way(), (libc::F_WRLCK, MOST, MOST));
 }
 
 #[test]
@@ -198,7 +165,7 @@ fn a_listing_from_nowhere() {
     for number in 0..50 {
         served.write(&format!("f{number}"), b"");
     }
-    let root = served.client.root();
+    let root = served.root();
     let fh = root.opendir(ROOT).unwrap().fh;
     for plus in [false, true] {
         let all = root.readdir(ROOT, fh, 0, 65_536, plus).unwrap().len();
@@ -217,10 +184,9 @@ fn a_listing_from_nowhere() {
 #[test]
 fn masks_of_changes() {
     let served = serve(Config::default());
-    served.write("file", b"content");
     fs::create_dir(served.path("dir")).unwrap();
-    let root = served.client.root();
-    let (file, dir) = (root.walk("file").unwrap(), root.walk("dir").unwrap());
+    let (root, file) = (served.root(), served.file("file", b"content"));
+    let dir = root.walk("dir").unwrap();
     let set = |valid: u32, mode: u32, size: u64| SetattrIn {
         valid,
         mode,
@@ -242,21 +208,16 @@ fn masks_of_changes() {
     assert_eq!(beneath("file"), libc::S_IFREG | 0o640);
     // Only files have a size to set.
     let size = SetattrValid::SIZE.bits();
-    assert_eq!(
-        root.setattr(dir, &set(size, 0, 0)).map(drop),
-        Err(Errno::EISDIR)
-    );
     let fifo = root.mknod(ROOT, b"fifo", libc::S_IFIFO | 0o600, 0).unwrap();
-    let fifo = NodeId(fifo.nodeid);
-    assert_eq!(
-        root.setattr(fifo, &set(size, 0, 0)).map(drop),
-        Err(Errno::EINVAL)
-    );
     let link = NodeId(root.symlink(ROOT, b"link", b"file").unwrap().nodeid);
-    assert_eq!(
-        root.setattr(link, &set(size, 0, 0)).map(drop),
-        Err(Errno::EINVAL)
-    );
+    let invalid = Errno::EINVAL;
+    for (node, errno) in [
+        (dir, Errno::EISDIR),
+        (NodeId(fifo.nodeid), invalid),
+        (link, invalid),
+    ] {
+        assert_eq!(root.setattr(node, &set(size, 0, 0)).map(drop), Err(errno));
+    }
     assert!(root.setattr(link, &set(mode, 0o777, 0)).is_err());
     assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
     // With a handle that is not open: by the node.
@@ -266,6 +227,15 @@ fn masks_of_changes() {
     };
     root.setattr(file, &by_handle).unwrap();
     assert_eq!(fs::read(served.path("file")).unwrap(), b"con");
+    // The id that is none owns nothing.
+    for valid in [SetattrValid::UID, SetattrValid::GID] {
+        let set = SetattrIn {
+            uid: u32::MAX,
+            gid: u32::MAX,
+            ..super::set(valid)
+        };
+        assert_eq!(root.setattr(file, &set).map(drop), Err(invalid));
+    }
     // Nanoseconds stay below one second.
     let times = SetattrIn {
         valid: (SetattrValid::ATIME | SetattrValid::MTIME).bits(),
@@ -283,7 +253,7 @@ fn masks_of_changes() {
 #[test]
 fn types_and_modes_of_what_is_made() {
     let served = serve(Config::default());
-    let root = served.client.root();
+    let root = served.root();
     for mode in [libc::S_IFDIR, libc::S_IFLNK, libc::S_IFMT, 0o030_000] {
         let made = root.mknod(ROOT, b"x", mode | 0o644, 0).map(drop);
         assert_eq!(made, Err(Errno::EINVAL), "{mode:o}");

@@ -1,6 +1,6 @@
 //! Flags of open(2) that must not reach the files beneath, from any caller.
 
-use super::{ROOT, Served, connect, is_root, serve};
+use super::{ROOT, Served, config, connect, is_root, serve};
 use rustix::fs::IFlags;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -27,10 +27,7 @@ const NOT_BENEATH: [i32; 11] = [
 ];
 
 fn uncached() -> Served {
-    serve(Config {
-        passthrough: false,
-        ..Config::default()
-    })
+    serve(config(|it| it.passthrough = false))
 }
 
 /// The flags of this process's one descriptor of `path` for I/O.
@@ -41,11 +38,8 @@ fn flags_beneath(path: &Path) -> i32 {
         if fs::read_link(&entry).is_ok_and(|target| target == path) {
             let name = entry.file_name().unwrap().to_str().unwrap();
             let info = fs::read_to_string(format!("/proc/self/fdinfo/{name}")).unwrap_or_default();
-            let octal = info
-                .lines()
-                .find_map(|line| line.strip_prefix("flags:"))
-                .unwrap_or("0");
-            flags.push(i32::from_str_radix(octal.trim(), 8).unwrap());
+            let octal = info.lines().find_map(|line| line.strip_prefix("flags:"));
+            flags.push(i32::from_str_radix(octal.unwrap_or("0").trim(), 8).unwrap());
         }
     }
     flags.retain(|flags| flags & libc::O_PATH == 0);
@@ -61,10 +55,8 @@ fn expected(access: i32) -> i32 {
 #[test]
 fn an_open_passes_on_how_a_file_is_used_only() {
     let served = uncached();
-    served.write("file", b"content");
+    let (root, node) = (served.root(), served.file("file", b"content"));
     let path = served.path("file").canonicalize().unwrap();
-    let root = served.client.root();
-    let node = root.walk("file").unwrap();
     let all = NOT_BENEATH.iter().fold(0, |all, flag| all | flag);
     for flag in NOT_BENEATH.into_iter().chain([0, all]) {
         for access in [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR] {
@@ -90,7 +82,7 @@ fn an_open_passes_on_how_a_file_is_used_only() {
 #[test]
 fn a_creation_passes_on_no_more() {
     let served = uncached();
-    let root = served.client.root();
+    let root = served.root();
     for (number, flag) in NOT_BENEATH.into_iter().chain([libc::O_TRUNC]).enumerate() {
         let name = format!("file{number}");
         let created = root.create(ROOT, name.as_bytes(), libc::O_RDWR | flag, 0o644);
@@ -102,12 +94,11 @@ fn a_creation_passes_on_no_more() {
         root.write(node, open.fh, 0, b"content", 0).unwrap();
         // It was new, whatever the flags say, and is not made twice.
         let again = root.create(ROOT, name.as_bytes(), libc::O_RDWR | flag, 0o644);
-        let excl = if flag == libc::O_EXCL {
-            Errno::EEXIST
-        } else {
-            Errno::ESTALE
+        let expected = match flag {
+            libc::O_EXCL => Errno::EEXIST,
+            _ => Errno::ESTALE,
         };
-        assert_eq!(again.map(drop), Err(excl), "{flag:#o}");
+        assert_eq!(again.map(drop), Err(expected), "{flag:#o}");
         assert_eq!(fs::read(&path).unwrap(), b"content");
         root.release(node, open.fh).unwrap();
     }
@@ -126,14 +117,9 @@ fn a_creation_passes_on_no_more() {
 fn a_running_program_is_not_truncated_by_a_reader() {
     const FMODE_EXEC: i32 = 0x20;
     for passthrough in [false, true] {
-        let served = serve(Config {
-            passthrough,
-            ..Config::default()
-        });
-        served.write("program", b"content");
+        let served = serve(config(|it| it.passthrough = passthrough));
+        let (root, node) = (served.root(), served.file("program", b"content"));
         let path = served.path("program");
-        let root = served.client.root();
-        let node = root.walk("program").unwrap();
         let open = |flags| root.open(node, flags).map(|opened| opened.fh);
         let truncating = libc::O_RDONLY | libc::O_TRUNC;
         // Of the program and of another that runs it.
@@ -166,49 +152,31 @@ fn a_running_program_is_not_truncated_by_a_reader() {
 #[test]
 fn only_files_are_opened_as_files_and_directories_as_directories() {
     let served = uncached();
-    let root = served.client.root();
+    let root = served.root();
     served.write("file", b"");
     fs::create_dir(served.path("dir")).unwrap();
     for (name, kind) in [(&b"fifo"[..], libc::S_IFIFO), (b"socket", libc::S_IFSOCK)] {
         root.mknod(ROOT, name, kind | 0o666, 0).unwrap();
     }
     root.symlink(ROOT, b"link", b"file").unwrap();
-    assert!(
-        fs::symlink_metadata(served.path("socket"))
-            .unwrap()
-            .file_type()
-            .is_socket()
-    );
-    for flags in [
-        libc::O_RDONLY,
-        libc::O_RDWR,
-        libc::O_PATH,
-        libc::O_RDWR | libc::O_TRUNC,
+    let socket = fs::symlink_metadata(served.path("socket")).unwrap();
+    assert!(socket.file_type().is_socket());
+    let both = libc::O_RDWR;
+    for (name, as_file, as_directory) in [
+        ("file", None, Some(Errno::ENOTDIR)),
+        ("dir", Some(Errno::EISDIR), None),
+        ("fifo", Some(Errno::ENXIO), Some(Errno::ENOTDIR)),
+        ("socket", Some(Errno::ENXIO), Some(Errno::ENOTDIR)),
+        ("link", Some(Errno::ENXIO), Some(Errno::ELOOP)),
     ] {
-        for (name, errno) in [
-            ("dir", Errno::EISDIR),
-            ("fifo", Errno::ENXIO),
-            ("socket", Errno::ENXIO),
-            ("link", Errno::ENXIO),
-        ] {
-            let node = root.walk(name).unwrap();
-            assert_eq!(
-                root.open(node, flags).map(drop),
-                Err(errno),
-                "{name} {flags:#o}"
-            );
-        }
-    }
-    for name in ["file", "fifo", "socket", "link"] {
         let node = root.walk(name).unwrap();
-        let errno = if name == "link" {
-            Errno::ELOOP
-        } else {
-            Errno::ENOTDIR
-        };
-        assert_eq!(root.opendir(node).map(drop), Err(errno), "{name}");
+        for flags in [libc::O_RDONLY, both, libc::O_PATH, both | libc::O_TRUNC] {
+            assert_eq!(root.open(node, flags).err(), as_file, "{name} {flags:#o}");
+        }
+        assert_eq!(root.opendir(node).err(), as_directory, "{name}");
     }
-    assert_eq!(served.client.file_system().statistics().open_files, 0);
+    let statistics = served.statistics();
+    assert_eq!((statistics.open_files, statistics.open_directories), (4, 1));
 }
 
 /// A file for appending alone is opened for that, and not where whole pages are written.
@@ -216,20 +184,17 @@ fn only_files_are_opened_as_files_and_directories_as_directories() {
 fn a_file_that_only_grows_is_opened_to_append() {
     skip_if!(!is_root());
     for writeback in [false, true] {
-        let served = serve(Config {
-            writeback,
-            passthrough: false,
-            ..Config::default()
-        });
-        served.write("file", b"content");
+        let served = serve(config(|it| {
+            it.writeback = writeback;
+            it.passthrough = false;
+        }));
+        let (root, node) = (served.root(), served.file("file", b"content"));
         let beneath = fs::File::open(served.path("file")).unwrap();
         let before = rustix::fs::ioctl_getflags(&beneath).unwrap_or(IFlags::empty());
         if rustix::fs::ioctl_setflags(&beneath, before | IFlags::APPEND).is_err() {
             thrufs_test_report::skipped("the file system has no append-only files");
             return;
         }
-        let root = served.client.root();
-        let node = root.walk("file").unwrap();
         let refused = root.open(node, libc::O_WRONLY).map(drop);
         let appending = root.open(node, libc::O_WRONLY | libc::O_APPEND);
         let appended = appending.and_then(|open| root.write(node, open.fh, 7, b"!", 0));

@@ -1,15 +1,13 @@
 //! Changes reserved for the owner, by callers whom the kernel above let through.
 
-use super::{Served, id_range, is_root, mode, one_owner, serve, set};
+use super::{Served, connect, id_range, is_root, mode, one_owner, serve, set};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::sync::Arc;
 use tempfile::TempDir;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, HostDir, Resources};
-use thrufs_testing::Client;
+use thrufs_hostdir::Config;
 use thrufs_testing::user::{ALICE, BOB};
 use thrufs_tests::skip_if;
 
@@ -25,7 +23,7 @@ fn file_of(served: &Served, uid: u32) -> NodeId {
     fs::write(&path, "").unwrap();
     give(served, uid);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    served.client.root().walk("file").unwrap()
+    served.root().walk("file").unwrap()
 }
 
 fn give(served: &Served, uid: u32) {
@@ -33,12 +31,12 @@ fn give(served: &Served, uid: u32) {
 }
 
 fn set_mode(served: &Served, node: NodeId, caller: u32, mode: u32) -> Result<()> {
-    let caller = served.client.user(caller, caller);
+    let caller = served.user(caller, caller);
     caller.setattr(node, &super::set_mode(mode)).map(drop)
 }
 
 fn set_mtime(served: &Served, caller: u32, node: NodeId, valid: SetattrValid) -> Result<()> {
-    let caller = served.client.user(caller, caller);
+    let caller = served.user(caller, caller);
     caller.setattr(node, &set(valid)).map(drop)
 }
 
@@ -57,8 +55,8 @@ fn a_caller_with_cap_fowner_changes_a_mode() {
         gid: uid,
         ..set(SetattrValid::UID | SetattrValid::GID)
     };
-    served.client.root().setattr(node, &give(OWNER)).unwrap();
-    let capable = served.client.user(CAPABLE, CAPABLE);
+    served.root().setattr(node, &give(OWNER)).unwrap();
+    let capable = served.user(CAPABLE, CAPABLE);
     let given = capable.setattr(node, &give(OTHER)).unwrap().attr;
     assert_eq!((given.uid, given.gid), (OTHER, OTHER));
     for (caller, bits) in [(OTHER, 0o4711), (CAPABLE, 0o755)] {
@@ -86,8 +84,8 @@ fn in_a_sticky_directory_only_owners_remove_names() {
             fs::write(directory.join(name), "").unwrap();
             chown(directory.join(name), Some(OWNER), Some(OWNER)).unwrap();
         }
-        let node = served.client.root().walk("directory").unwrap();
-        let user = served.client.user(caller, caller);
+        let node = served.root().walk("directory").unwrap();
+        let user = served.user(caller, caller);
         assert_eq!(user.unlink(node, b"removed"), expected, "{bits:o} {caller}");
         let renamed = user.rename((node, b"renamed"), (node, b"new"), 0);
         assert_eq!(renamed, expected, "{bits:o} {caller}");
@@ -104,7 +102,7 @@ fn a_change_that_races_a_new_owner_is_refused() {
         let node = file_of(&served, OWNER);
         give(&served, new);
         assert_eq!(set_mode(&served, node, OWNER, 0o4755), Err(Errno::EPERM));
-        served.client.root().getattr(node).unwrap();
+        served.root().getattr(node).unwrap();
         for caller in [OWNER, CAPABLE] {
             let answer = set_mode(&served, node, caller, 0o4755);
             assert_eq!(answer, Err(Errno::EPERM), "{caller}");
@@ -112,7 +110,7 @@ fn a_change_that_races_a_new_owner_is_refused() {
         assert_eq!(mode(&served.path("file")), 0o755);
         assert_eq!(set_mode(&served, node, new, 0o4755), Ok(()));
         assert_eq!(mode(&served.path("file")), 0o4755);
-        served.client.root().forget(node, 1);
+        served.root().forget(node, 1);
     }
 }
 
@@ -128,7 +126,7 @@ fn an_owner_gives_a_file_to_another_of_its_groups() {
         gid: OTHER,
         ..set(SetattrValid::GID)
     };
-    let owner = served.client.user(OWNER, OWNER);
+    let owner = served.user(OWNER, OWNER);
     let given = owner.setattr(node, &set).unwrap().attr;
     assert_eq!((given.uid, given.gid), (OWNER, OTHER));
     assert_eq!(given.mode & 0o7777, 0o2644);
@@ -147,7 +145,7 @@ fn links_and_times_are_checked_by_attributes_that_the_kernel_has() {
             set_mtime(served, caller, node, to_now)
         },
         |served, caller, node| {
-            let user = served.client.user(caller, caller);
+            let user = served.user(caller, caller);
             let linked = user.link(node, NodeId::ROOT, b"link").map(drop);
             let _ = fs::remove_file(served.path("link"));
             linked
@@ -184,7 +182,7 @@ fn links_and_times_are_checked_by_attributes_that_the_kernel_has() {
 fn times_that_come_with_an_open_file_are_permitted_by_its_open() {
     skip_if!(!is_root());
     let served = serve(Config::default());
-    let owner = served.client.user(OWNER, OWNER);
+    let owner = served.user(OWNER, OWNER);
     let (size, mtime, ctime) = (SetattrValid::SIZE, SetattrValid::MTIME, SetattrValid::CTIME);
     for (valid, expected) in [
         (size | mtime, Ok(())),
@@ -212,7 +210,7 @@ fn a_directory_that_got_another_group_gives_no_set_group_id_program() {
     fs::create_dir(&shared).unwrap();
     chown(&shared, None, Some(OWNER)).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
-    let user = served.client.user(OWNER, OWNER);
+    let user = served.user(OWNER, OWNER);
     let node = user.walk("shared").unwrap();
     for (group, name, expected) in [(OWNER, "own", 0o2755), (OTHER, "others", 0o755)] {
         chown(&shared, None, Some(group)).unwrap();
@@ -250,10 +248,10 @@ fn mapped_owners_are_compared() {
     ] {
         file_of(&served, 50_000 + OWNER);
         for bits in [0o1777, bits] {
-            served.client.root().getattr(NodeId::ROOT).unwrap();
+            served.root().getattr(NodeId::ROOT).unwrap();
             fs::set_permissions(served.path(""), fs::Permissions::from_mode(bits)).unwrap();
         }
-        let user = served.client.user(caller, caller);
+        let user = served.user(caller, caller);
         let removed = user.unlink(NodeId::ROOT, b"file");
         assert_eq!(removed, expected, "{bits:o} {caller}");
     }
@@ -265,7 +263,7 @@ fn another_user_that_sees_files_of_root_as_its_own_makes_no_program_of_root() {
     skip_if!(!is_root());
     let lent = || id_range(OWNER, 0, 1);
     let served = serve(one_owner(lent(), lent()));
-    let user = served.client.user(OWNER, OWNER);
+    let user = served.user(OWNER, OWNER);
     let node = file_of(&served, 0);
     for bits in [0o4755, 0o2755] {
         assert_eq!(set_mode(&served, node, OWNER, bits), Err(Errno::EPERM));
@@ -287,9 +285,7 @@ fn a_server_without_privilege_makes_no_set_id_file_for_others() {
     let directory = TempDir::new().unwrap();
     chown(directory.path(), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
     ALICE.run(|| {
-        let host =
-            HostDir::open(directory.path(), Config::default(), Resources::default()).unwrap();
-        let client = Client::connect(Arc::new(host)).unwrap();
+        let client = connect(directory.path(), Config::default());
         for (caller, allowed) in [(ALICE, Ok(())), (BOB, Err(Errno::EPERM))] {
             let user = client.user(caller.uid, caller.gid);
             let name = |kind: &str| format!("{kind} {}", caller.uid).into_bytes();

@@ -1,14 +1,13 @@
 //! Set-id bits, by caller and kind of change.
 
-use super::{Served, id_range, is_root, mode, one_owner, serve, set, set_mode};
+use super::{Root, Served, config, id_range, is_root, mode, one_owner, serve, set, set_mode};
 use rustix::fs::XattrFlags;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
-use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap};
-use thrufs_testing::{Caller, InProcess};
+use thrufs_hostdir::{CacheMode, Config, IdMap};
 use thrufs_tests::fence::seccomp::take_away;
 use thrufs_tests::{acl, skip_if};
 
@@ -22,10 +21,33 @@ fn with_mode(served: &Served, mode: u32) -> NodeId {
     let path = served.path("file");
     fs::write(&path, b"0123456789").unwrap();
     chown(&path, Some(OWNER), Some(OWNER)).unwrap();
-    let root = served.client.root();
+    let root = served.root();
     let node = root.walk("file").unwrap();
     root.setattr(node, &set_mode(mode)).unwrap();
     node
+}
+
+/// FALLOCATE of 20 bytes.
+fn fallocate(by: &Root<'_>, node: NodeId, fh: u64) -> Result<()> {
+    let all = FallocateIn {
+        fh,
+        length: 20,
+        ..FallocateIn::default()
+    };
+    by.fallocate(node, &all)
+}
+
+/// COPY_FILE_RANGE within the file.
+fn copy(by: &Root<'_>, node: NodeId, fh: u64) -> Result<()> {
+    let some = CopyFileRangeIn {
+        fh_in: fh,
+        nodeid_out: node.0,
+        fh_out: fh,
+        off_out: 5,
+        len: 5,
+        ..CopyFileRangeIn::default()
+    };
+    by.copy_file_range(node, &some).map(drop)
 }
 
 #[test]
@@ -33,42 +55,20 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
     skip_if!(!is_root());
     let served = serve(Config::default());
     const KILL: u32 = WriteFlags::KILL_SUIDGID.bits();
-    let fallocate = |node, fh, uid| {
-        let all = FallocateIn {
-            fh,
-            length: 20,
-            ..FallocateIn::default()
-        };
-        served.client.user(uid, uid).fallocate(node, &all)
-    };
-    let copy = |node: NodeId, fh, uid| {
-        let some = CopyFileRangeIn {
-            fh_in: fh,
-            nodeid_out: node.0,
-            fh_out: fh,
-            off_out: 5,
-            len: 5,
-            ..CopyFileRangeIn::default()
-        };
-        let copied = served.client.user(uid, uid).copy_file_range(node, &some);
-        copied.map(drop)
-    };
+    let fallocate = |node, fh, uid| fallocate(&served.user(uid, uid), node, fh);
+    let copy = |node, fh, uid| copy(&served.user(uid, uid), node, fh);
     let write = |node, fh, flags| {
-        let written = served.client.root().write(node, fh, 0, b"x", flags);
+        let written = served.root().write(node, fh, 0, b"x", flags);
         written.map(drop)
     };
     // Which attribute is set, and whether bits fall: another size, and another owner.
     let set = |node, valid: SetattrValid, flags| {
-        let kills = match flags {
-            0 => SetattrValid::empty(),
-            _ => SetattrValid::KILL_SUIDGID,
-        };
-        let set = SetattrIn {
-            size: 3,
-            uid: STRANGER,
-            ..set(valid | kills)
-        };
-        served.client.root().setattr(node, &set).map(drop)
+        let mut set = set(valid);
+        (set.size, set.uid) = (3, STRANGER);
+        if flags != 0 {
+            set.valid |= SetattrValid::KILL_SUIDGID.bits();
+        }
+        served.root().setattr(node, &set).map(drop)
     };
     let truncate = |node, _, flags| set(node, SetattrValid::SIZE, flags);
     let give = |node, _, flags| set(node, SetattrValid::UID, flags);
@@ -89,10 +89,10 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
             (&give, KILL, without),
         ] {
             let node = with_mode(&served, bits);
-            let fh = served.client.root().open(node, libc::O_RDWR).unwrap().fh;
+            let fh = served.root().open(node, libc::O_RDWR).unwrap().fh;
             change(node, fh, uid).unwrap();
             assert_eq!(mode(&served.path("file")), left, "{bits:o} {uid}");
-            served.client.root().release(node, fh).unwrap();
+            served.root().release(node, fh).unwrap();
         }
     }
 }
@@ -101,7 +101,7 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
 fn an_open_that_truncates_takes_them_away_where_it_says_so() {
     skip_if!(!is_root());
     let served = serve(Config::default());
-    let root = served.client.root();
+    let root = served.root();
     const KILL: u32 = OpenInFlags::KILL_SUIDGID.bits();
     for (bits, without) in [(0o6775, 0o775), (0o6764, 0o2764), (0o755, 0o755)] {
         for (truncates, open_flags, left) in [
@@ -133,11 +133,8 @@ fn an_open_that_truncates_takes_them_away_where_it_says_so() {
 #[test]
 fn a_writer_knows_the_mode_that_was_set_beneath() {
     skip_if!(!is_root());
-    let served = serve(Config {
-        cache: CacheMode::Never,
-        ..Config::default()
-    });
-    let root = served.client.root();
+    let served = serve(config(|it| it.cache = CacheMode::Never));
+    let root = served.root();
     let node = with_mode(&served, 0o644);
     fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o6764)).unwrap();
     let fh = root.open(node, libc::O_WRONLY).unwrap().fh;
@@ -154,7 +151,7 @@ fn privileges_fall_before_the_content_changes() {
     let served = serve(Config::default());
     for (before, after) in [(0o6706, 0o2706), (0o6777, 0o6777)] {
         let node = with_mode(&served, before);
-        let stranger = served.client.user(STRANGER, STRANGER);
+        let stranger = served.user(STRANGER, STRANGER);
         let fh = stranger.open(node, libc::O_RDWR).unwrap().fh;
         let written = std::thread::scope(|scope| {
             let write = || {
@@ -187,17 +184,13 @@ fn a_setattr_without_attributes_drops_no_privileges_for_a_stranger() {
         (NOBODY, 0o6775, false, none, Ok(0o775)),
     ] {
         let node = with_mode(&served, bits);
-        let access = if is_written {
-            libc::O_RDWR
-        } else {
-            libc::O_RDONLY
-        };
-        let fh = served.client.root().open(node, access).unwrap().fh;
-        let answer = served.client.user(uid, uid).setattr(node, &set(valid));
+        let access = [libc::O_RDONLY, libc::O_RDWR][usize::from(is_written)];
+        let fh = served.root().open(node, access).unwrap().fh;
+        let answer = served.user(uid, uid).setattr(node, &set(valid));
         let left = answer.map(|attributes| attributes.attr.mode & 0o7777);
         assert_eq!(left, expected, "{uid} {bits:o} {is_written} {valid:?}");
         assert_eq!(mode(&served.path("file")), expected.unwrap_or(bits));
-        served.client.root().release(node, fh).unwrap();
+        served.root().release(node, fh).unwrap();
     }
 }
 
@@ -213,7 +206,7 @@ fn with_capability(served: &Served, uid: u32, gid: u32, mode: u32) -> NodeId {
     chown(&path, Some(uid), Some(gid)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     rustix::fs::setxattr(&path, CAPABILITY, &NET_RAW, XattrFlags::empty()).unwrap();
-    served.client.root().walk("file").unwrap()
+    served.root().walk("file").unwrap()
 }
 
 fn has_capability(served: &Served) -> bool {
@@ -251,18 +244,18 @@ fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
         let served = serve(config);
         for (bits, without) in [(0o4755, 0o755), (0o6775, 0o775), (0o755, 0o755)] {
             let node = with_capability(&served, owner, 0, bits);
-            let opened = served.client.user(caller, caller).open(node, flags);
+            let opened = served.user(caller, caller).open(node, flags);
             let left = if falls { without } else { bits };
             assert_eq!(mode(&served.path("file")), left, "{name} {owner} {flags}");
             assert_eq!(has_capability(&served), !falls, "{name} {owner} {flags}");
             let fh = opened.unwrap().fh;
-            served.client.root().release(node, fh).unwrap();
+            served.root().release(node, fh).unwrap();
         }
     }
     let served = serve(user());
     for flags in [read | libc::O_TRUNC, write | libc::O_TRUNC] {
         let node = with_capability(&served, 0, 0, 0o4755);
-        served.client.user(STRANGER, 0).open(node, flags).unwrap();
+        served.user(STRANGER, 0).open(node, flags).unwrap();
         assert_eq!(mode(&served.path("file")), 0o755, "truncated, {flags}");
     }
 }
@@ -271,7 +264,7 @@ fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
 #[test]
 fn a_change_by_a_mapped_owner_drops_privileges() {
     skip_if!(!is_root());
-    type Change = fn(&Caller<'_, InProcess<HostDir>>, NodeId, u64) -> Result<()>;
+    type Change = fn(&Root<'_>, NodeId, u64) -> Result<()>;
     let changes: [(&str, Change); 6] = [
         ("write", |by, node, fh| {
             by.write(node, fh, 0, b"x", 0).map(drop)
@@ -286,25 +279,8 @@ fn a_change_by_a_mapped_owner_drops_privileges() {
             };
             by.setattr(node, &by_handle).map(drop)
         }),
-        ("fallocate", |by, node, fh| {
-            let all = FallocateIn {
-                fh,
-                length: 20,
-                ..FallocateIn::default()
-            };
-            by.fallocate(node, &all)
-        }),
-        ("copy", |by, node, fh| {
-            let some = CopyFileRangeIn {
-                fh_in: fh,
-                nodeid_out: node.0,
-                fh_out: fh,
-                off_out: 5,
-                len: 5,
-                ..CopyFileRangeIn::default()
-            };
-            by.copy_file_range(node, &some).map(drop)
-        }),
+        ("fallocate", fallocate),
+        ("copy", copy),
         ("without its ACL", |by, node, _| {
             by.removexattr(node, acl::NAME.as_bytes())
         }),
@@ -315,26 +291,21 @@ fn a_change_by_a_mapped_owner_drops_privileges() {
         callers_are_local: false,
         ..config
     };
+    let own = one_owner(id_range(0, OWNER, 1), IdMap::Identity);
     for (name, config, owner, caller, falls) in [
         ("uid", user(), 0, STRANGER, true),
         ("uid, root", user(), 0, 0, false),
         ("uidmap", lent(), 0, STRANGER, true),
         ("a guest's", of_guests(user()), OWNER, STRANGER, true),
         ("a guest's root", of_guests(user()), 0, 0, true),
-        (
-            "a guest's own",
-            of_guests(one_owner(id_range(0, OWNER, 1), IdMap::Identity)),
-            OWNER,
-            0,
-            false,
-        ),
+        ("a guest's own", of_guests(own), OWNER, 0, false),
     ] {
         let served = serve(config);
         for (change_name, change) in changes {
             let what = format!("{name}, {change_name}");
             let node = with_capability(&served, owner, 0, 0o644);
             let path = served.path("file");
-            let by = served.client.user(caller, caller);
+            let by = served.user(caller, caller);
             let fh = by.open(node, libc::O_RDWR).unwrap().fh;
             let list = acl::List::ALL.value_with(&[]);
             rustix::fs::setxattr(&path, acl::NAME, &list, XattrFlags::empty()).unwrap();
@@ -342,7 +313,7 @@ fn a_change_by_a_mapped_owner_drops_privileges() {
             change(&by, node, fh).unwrap();
             let left = if falls { 0o755 } else { 0o4755 };
             assert_eq!(mode(&path), left, "{what}");
-            served.client.root().release(node, fh).unwrap();
+            served.root().release(node, fh).unwrap();
         }
     }
 }
@@ -352,7 +323,7 @@ fn a_change_by_a_mapped_owner_drops_privileges() {
 fn a_mapped_owner_grants_no_write_access_to_privileged_files() {
     skip_if!(!is_root());
     let served = serve(one_owner(IdMap::Squash(STRANGER), IdMap::Identity));
-    let stranger = served.client.user(STRANGER, STRANGER);
+    let stranger = served.user(STRANGER, STRANGER);
     let chmod = |node, mode| stranger.setattr(node, &set_mode(mode)).map(drop);
     for (before, wanted, answer, keeps_capability) in [
         (0o4755, 0o4777, Err(Errno::EPERM), true),
@@ -370,18 +341,15 @@ fn a_mapped_owner_grants_no_write_access_to_privileged_files() {
     }
     let node = with_capability(&served, 0, 0, 0o4755);
     let acl = acl::List::ALL.value_with(&[]);
-    stranger
-        .setxattr(node, acl::NAME.as_bytes(), &acl, 0)
-        .unwrap();
+    let set_acl = |node| stranger.setxattr(node, acl::NAME.as_bytes(), &acl, 0);
+    set_acl(node).unwrap();
     assert_eq!(mode(&served.path("file")), 0o777);
     assert!(!has_capability(&served));
     // The set-group-id bit of a directory is no privilege.
     let directory = served.path("directory");
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o2755)).unwrap();
-    let node = served.client.root().walk("directory").unwrap();
-    stranger
-        .setxattr(node, acl::NAME.as_bytes(), &acl, 0)
-        .unwrap();
+    let node = served.root().walk("directory").unwrap();
+    set_acl(node).unwrap();
     assert_eq!(mode(&directory), 0o2777);
 }

@@ -3,6 +3,7 @@
 use super::cases::{self, RULES};
 use super::rules::{policy, with};
 use super::{ROOT, Served, beneath, serve};
+use rustix::fs::IFlags;
 use serde_json::Value;
 use std::fs;
 use thrufs::{Errno, Outcome, Result};
@@ -50,10 +51,10 @@ impl Audited<'_> {
 #[test]
 fn each_request_is_answered_by_the_rules_and_each_refusal_has_one_record() {
     let test = |audited: &Audited<'_>| {
-        let root = audited.served.client.root();
+        let root = audited.served.root();
         cases::all_are_answered(audited.served.directory.path(), |case| {
-            let (asked, records) = audited.records(|| cases::by_request(&root, case));
-            let errno = asked?.err().map_or(0, Errno::raw);
+            let (asked, records) = audited.records(|| cases::ask(&root, case));
+            let errno = asked.err();
             // A directory that is renamed, in which audited files may be, is recorded as well.
             let refused = records
                 .iter()
@@ -66,12 +67,13 @@ fn each_request_is_answered_by_the_rules_and_each_refusal_has_one_record() {
                 let keys = ["event", "path", "rule", "errno", "outcome"];
                 keys.map(|key| record[key].to_string()).join(" ")
             });
+            let number = errno.map_or(0, Errno::raw);
             let expected = case.record.iter().map(|(path, rule)| {
-                format!("{:?} {path:?} {rule} {errno} \"refused\"", case.event())
+                format!("{:?} {path:?} {rule} {number} \"refused\"", case.event())
             });
             let (said, expected): (Vec<_>, Vec<_>) = (said.collect(), expected.collect());
-            let wrong = (said != expected).then(|| said.join(", "));
-            Some((errno, wrong.unwrap_or_default()))
+            let wrong = (said != expected).then(|| format!("{said:?}"));
+            (errno, wrong.unwrap_or_default())
         });
         // An audited open has its own record, other requests for such a file have none.
         let kept = root.walk("seen/kept").unwrap();
@@ -97,25 +99,16 @@ fn each_request_is_answered_by_the_rules_and_each_refusal_has_one_record() {
 #[test]
 fn an_error_of_the_file_system_beneath_is_not_recorded() {
     audited(RULES, |audited| {
-        let root = audited.served.client.root();
+        let root = audited.served.root();
         let p = root.walk("photos/p").unwrap();
         let path = audited.served.path("photos/p");
-        let immutable = |set: bool| {
-            let file = fs::File::open(&path).unwrap();
-            let flags = rustix::fs::IFlags::IMMUTABLE;
-            let flags = if set {
-                flags
-            } else {
-                rustix::fs::IFlags::empty()
-            };
-            rustix::fs::ioctl_setflags(file, flags)
-        };
-        if immutable(true).is_err() {
+        let set = |flags| rustix::fs::ioctl_setflags(fs::File::open(&path).unwrap(), flags);
+        if set(IFlags::IMMUTABLE).is_err() {
             thrufs_test_report::skipped("the file system has no immutable files");
             return;
         }
         let (answer, records) = audited.records(|| root.open(p, libc::O_WRONLY).map(drop));
-        immutable(false).unwrap();
+        set(IFlags::empty()).unwrap();
         assert_eq!((answer, records), (Err(Errno::EPERM), Vec::new()));
     });
 }
@@ -123,7 +116,7 @@ fn an_error_of_the_file_system_beneath_is_not_recorded() {
 #[test]
 fn refusals_are_recorded_only_where_the_policy_says_so() {
     audited(&RULES.replace("audit-refused = true", ""), |audited| {
-        let root = audited.served.client.root();
+        let root = audited.served.root();
         let (answer, records) = audited.records(|| root.walk("a.key"));
         assert_eq!((answer, records), (Err(Errno::ENOENT), Vec::new()));
     });
@@ -133,7 +126,7 @@ fn refusals_are_recorded_only_where_the_policy_says_so() {
 #[test]
 fn a_refusal_in_a_hidden_directory_is_recorded() {
     audited("[[rule]]\nowner = \"1\"\naction = \"hide\"\n", |audited| {
-        let root = audited.served.client.root();
+        let root = audited.served.root();
         let kept = root.walk("kept").unwrap();
         let rules = "audit-refused = true\n[[rule]]\npath = \"kept\"\naction = \"hide\"\n";
         let log = Some(audited.log.reopen().unwrap().into());
@@ -166,7 +159,7 @@ fn a_request_fails_as_it_does_when_its_refusal_cannot_be_recorded() {
     });
     served.write("denied", b"1");
     served.write("a.key", b"1");
-    let root = served.client.root();
+    let root = served.root();
     let denied = root.walk("denied").unwrap();
     assert_eq!(
         root.open(denied, libc::O_RDONLY).map(drop),

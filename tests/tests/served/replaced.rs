@@ -1,7 +1,7 @@
 //! Two files exchange their names during a lookup. A handle and attributes are read one after the other,
 //! and must be of one file.
 
-use super::{ROOT, Served, beneath, is_root, serve, serve_in, set};
+use super::{ROOT, Root, Served, beneath, config, is_root, serve, serve_in, set};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -11,11 +11,8 @@ use std::{fs, io};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, HostDir, Resources, Strongbox};
-use thrufs_testing::{Caller, InProcess};
+use thrufs_hostdir::{Config, Resources, Strongbox};
 use thrufs_tests::{skip_if, wait_until};
-
-type Root<'a> = Caller<'a, InProcess<HostDir>>;
 
 /// A hundred are enough to show the bug.
 const LOOKS: usize = 20_000;
@@ -28,7 +25,7 @@ fn exchange(one: &Path, other: &Path) {
 fn look_while_they_change_places(served: &Served) {
     served.write("small", b"1");
     served.write("large", b"22222");
-    let root = served.client.root();
+    let root = served.root();
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -88,22 +85,31 @@ fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
     drop((served.client, overlay, layers));
 }
 
+/// A file that is removed beneath once it has been looked up.
+fn removed(served: &Served, name: &str, content: &[u8]) -> NodeId {
+    let node = served.file(name, content);
+    fs::remove_file(served.path(name)).unwrap();
+    node
+}
+
+fn open(served: &Served, node: NodeId) -> Result<()> {
+    served.root().open(node, libc::O_RDONLY).map(drop)
+}
+
+const STALE: Result<()> = Err(Errno::ESTALE);
+
 /// What it finds and never opens does not keep a submount busy.
 #[test]
 fn a_second_lookup_holds_a_submount_for_a_moment_only() {
     skip_if!(!is_root());
     let served = serve(Config::default());
-    let root = served.client.root();
     fs::create_dir(served.path("on")).unwrap();
-    served.write("file", b"first");
-    let first = root.walk("file").unwrap();
-    fs::remove_file(served.path("file")).unwrap();
+    let first = removed(&served, "file", b"first");
     let mounted = beneath::tmpfs(&served.path("on"));
     served.write("on/file", b"second");
-    let on = root.walk("on").unwrap();
-    let late = root.open(first, libc::O_RDONLY).map(drop);
-    assert_eq!(late, Err(Errno::ESTALE));
-    root.lookup(on, b"file").unwrap();
+    let on = served.root().walk("on").unwrap();
+    assert_eq!(open(&served, first), STALE);
+    served.root().lookup(on, b"file").unwrap();
     let flags = rustix::mount::UnmountFlags::empty();
     wait_until("idle", || rustix::mount::unmount(&mounted.0, flags).is_ok());
 }
@@ -113,22 +119,13 @@ fn a_second_lookup_holds_a_submount_for_a_moment_only() {
 #[test]
 fn an_open_that_lost_a_race_succeeds_after_a_second_lookup() {
     let served = serve(Config::default());
-    let root = served.client.root();
-    served.write("file", b"first");
-    let first = root.walk("file").unwrap();
-    fs::remove_file(served.path("file")).unwrap();
-    assert_eq!(
-        root.open(first, libc::O_RDONLY).map(drop),
-        Err(Errno::ESTALE)
-    );
+    let root = served.root();
+    let first = removed(&served, "file", b"first");
+    assert_eq!(open(&served, first), STALE);
     // Removed beneath, and through the server, which closes files without names.
     for is_by_us in [false, true] {
-        assert_eq!(
-            root.open(first, libc::O_RDONLY).map(drop),
-            Err(Errno::ESTALE)
-        );
-        served.write("file", b"second");
-        let second = root.walk("file").unwrap();
+        assert_eq!(open(&served, first), STALE);
+        let second = served.file("file", b"second");
         if is_by_us {
             root.unlink(ROOT, b"file").unwrap();
         } else {
@@ -142,24 +139,18 @@ fn an_open_that_lost_a_race_succeeds_after_a_second_lookup() {
     // Also an open that would create, and once only.
     served.write("file", b"third");
     let created = root.create(ROOT, b"file", libc::O_RDWR, 0o644).map(drop);
-    assert_eq!(created, Err(Errno::ESTALE));
-    let third = root.walk("file").unwrap();
-    fs::remove_file(served.path("file")).unwrap();
-    assert!(root.open(third, libc::O_RDONLY).is_ok());
-    served.write("file", b"fourth");
-    let fourth = root.walk("file").unwrap();
-    fs::remove_file(served.path("file")).unwrap();
-    assert_eq!(
-        root.open(fourth, libc::O_RDONLY).map(drop),
-        Err(Errno::ESTALE)
-    );
+    assert_eq!(created, STALE);
+    let third = removed(&served, "file", b"third");
+    assert_eq!(open(&served, third), Ok(()));
+    let fourth = removed(&served, "file", b"fourth");
+    assert_eq!(open(&served, fourth), STALE);
 }
 
 /// A CREATE cannot tell whether it may open what others have made: it is late as often as they are faster.
 #[test]
 fn a_create_may_lose_several_races() {
     let served = serve(Config::default());
-    let root = served.client.root();
+    let root = served.root();
     for _ in 0..2 {
         assert_eq!(root.walk("file").map(drop), Err(Errno::ENOENT));
         served.write("file", b"of others");
@@ -173,39 +164,29 @@ fn a_create_may_lose_several_races() {
 #[test]
 fn requests_by_path_that_lost_a_race_succeed_after_a_second_lookup() {
     type Usage = fn(&Root<'_>, NodeId) -> Result<()>;
-    let usages: [(&str, Usage, Result<()>); 6] = [
-        ("getattr", |root, node| root.getattr(node).map(drop), Ok(())),
-        ("statx", |root, node| root.statx(node, 0).map(drop), Ok(())),
-        (
-            "listxattr",
-            |root, node| root.listxattr(node).map(drop),
-            Ok(()),
-        ),
-        (
-            "readlink",
-            |root, node| root.readlink(node).map(drop),
-            Ok(()),
-        ),
-        (
-            "setattr",
-            |root, node| {
-                let set = SetattrIn {
-                    uid: rustix::process::geteuid().as_raw(),
-                    ..set(SetattrValid::UID)
-                };
-                root.setattr(node, &set).map(drop)
-            },
-            Ok(()),
-        ),
-        (
-            "link",
-            |root, node| root.link(node, ROOT, b"other").map(drop),
-            Err(Errno::ENOENT),
-        ),
+    let usages: [(&str, Usage); 6] = [
+        ("getattr", |root, node| root.getattr(node).map(drop)),
+        ("statx", |root, node| root.statx(node, 0).map(drop)),
+        ("listxattr", |root, node| root.listxattr(node).map(drop)),
+        ("readlink", |root, node| root.readlink(node).map(drop)),
+        ("link", |root, node| {
+            root.link(node, ROOT, b"other").map(drop)
+        }),
+        ("setattr", |root, node| {
+            let set = SetattrIn {
+                uid: rustix::process::geteuid().as_raw(),
+                ..set(SetattrValid::UID)
+            };
+            root.setattr(node, &set).map(drop)
+        }),
     ];
-    for (what, usage, outcome) in usages {
+    for (what, usage) in usages {
+        let outcome = match what {
+            "link" => Err(Errno::ENOENT),
+            _ => Ok(()),
+        };
         let served = serve(Config::default());
-        let root = served.client.root();
+        let root = served.root();
         // Gone before it is used.
         let late = || {
             root.symlink(ROOT, b"name", b"target").unwrap();
@@ -213,7 +194,7 @@ fn requests_by_path_that_lost_a_race_succeed_after_a_second_lookup() {
             root.unlink(ROOT, b"name").unwrap();
             usage(&root, node)
         };
-        assert_eq!(late(), Err(Errno::ESTALE), "{what}");
+        assert_eq!(late(), STALE, "{what}");
         assert_eq!(late(), outcome, "{what}");
     }
 }
@@ -222,9 +203,8 @@ fn requests_by_path_that_lost_a_race_succeed_after_a_second_lookup() {
 #[test]
 fn removed_files_are_closed_at_once() {
     let served = serve(Config::default());
-    let root = served.client.root();
-    served.write("file", b"content");
-    let node = root.walk("file").unwrap();
+    let root = served.root();
+    let node = served.file("file", b"content");
     root.getattr(node).unwrap();
     root.unlink(ROOT, b"file").unwrap();
     let directory = served.directory.path().canonicalize().unwrap();
@@ -240,21 +220,16 @@ fn removed_files_are_closed_at_once() {
 /// Removed files take up nothing.
 #[test]
 fn removed_files_are_held_on_file_systems_without_handles() {
-    let few = Config {
-        descriptor_budget: Some(1),
-        ..Config::default()
-    };
+    let few = config(|it| it.descriptor_budget = Some(1));
     beneath::on_overlay(few, |served| {
-        let root = served.client.root();
-        let mut nodes = Vec::new();
-        for name in ["removed", "replaced", "moved", "other"] {
-            served.write(name, b"content");
+        let root = served.root();
+        let nodes = ["removed", "replaced", "moved", "other"].map(|name| {
+            let node = served.file(name, b"content");
             let other = served.path(&format!("{name}-as-well"));
             fs::hard_link(served.path(name), other).unwrap();
-            nodes.push(root.walk(name).unwrap());
-        }
-        served.write("gone", b"content");
-        let gone = root.walk("gone").unwrap();
+            node
+        });
+        let gone = served.file("gone", b"content");
         let directory = root.mkdir(ROOT, b"directory", 0o755).unwrap();
         root.unlink(ROOT, b"removed").unwrap();
         root.unlink(ROOT, b"gone").unwrap();
@@ -266,7 +241,7 @@ fn removed_files_are_held_on_file_systems_without_handles() {
             root.mkdir(ROOT, format!("{number}").as_bytes(), 0o755)
                 .unwrap();
         }
-        let statistics = served.client.file_system().statistics();
+        let statistics = served.statistics();
         assert!(statistics.descriptors_evicted > 20, "{statistics}");
         for node in nodes {
             assert_eq!(root.getattr(node).unwrap().attr.size, 7);
@@ -280,14 +255,11 @@ fn removed_files_are_held_on_file_systems_without_handles() {
 /// by another name counts no more.
 #[test]
 fn a_user_that_holds_many_removed_files_is_limited_to_its_share() {
-    let few = Config {
-        descriptor_budget: Some(32),
-        ..Config::default()
-    };
+    let few = config(|it| it.descriptor_budget = Some(32));
     beneath::on_overlay(few, |served| {
-        let root = served.client.root();
+        let root = served.root();
         let removed_by = |uid| -> Vec<NodeId> {
-            let user = served.client.user(uid, uid);
+            let user = served.user(uid, uid);
             let remove = |_| {
                 let node = NodeId(root.mkdir(ROOT, b"removed", 0o755).unwrap().nodeid);
                 user.rmdir(ROOT, b"removed").unwrap();
@@ -306,17 +278,16 @@ fn a_user_that_holds_many_removed_files_is_limited_to_its_share() {
         let made = root.tmpfile(ROOT, libc::O_RDWR, 0o600);
         assert!(made.is_ok(), "root may");
         removed_by(1003);
-        let user = served.client.user(1003, 1003);
+        let user = served.user(1003, 1003);
         let made = user.tmpfile(ROOT, libc::O_RDWR, 0o600).map(drop);
         assert_eq!(made, Err(Errno::ENFILE));
         second.iter().for_each(|node| root.forget(*node, 1));
         // A file with an unknown name is held like that, until its lookup.
-        let user = served.client.user(1001, 1001);
+        let user = served.user(1001, 1001);
         for number in 0..40 {
-            served.write("one", b"content");
+            let node = served.file("one", b"content");
             let other = format!("other-{number}");
             fs::hard_link(served.path("one"), served.path(&other)).unwrap();
-            let node = root.walk("one").unwrap();
             user.unlink(ROOT, b"one").unwrap();
             assert!(root.getattr(node).is_ok(), "{number}");
             assert_eq!(root.walk(&other).unwrap(), node);
@@ -328,8 +299,8 @@ fn a_user_that_holds_many_removed_files_is_limited_to_its_share() {
 #[test]
 fn files_removed_by_root_count_towards_a_share() {
     beneath::on_overlay(Config::default(), |served| {
-        let root = served.client.root();
-        let refused = || served.client.file_system().statistics().refused_to_users;
+        let root = served.root();
+        let refused = || served.statistics().refused_to_users;
         let mut last = ROOT;
         let mut removed = 0;
         while refused() == 0 {
@@ -346,20 +317,16 @@ fn files_removed_by_root_count_towards_a_share() {
 #[test]
 fn removed_files_with_handles_take_no_descriptors() {
     skip_if!(!is_root());
-    let served = serve(Config {
-        descriptor_budget: Some(32),
-        ..Config::default()
-    });
-    let (root, user) = (served.client.root(), served.client.user(1001, 1001));
+    let served = serve(config(|it| it.descriptor_budget = Some(32)));
+    let (root, user) = (served.root(), served.user(1001, 1001));
     for number in 0..40 {
-        served.write("removed", b"content");
+        let node = served.file("removed", b"content");
         let other = served.path(&format!("other-{number}"));
         fs::hard_link(served.path("removed"), other).unwrap();
-        let node = root.walk("removed").unwrap();
         user.unlink(ROOT, b"removed").unwrap();
         assert!(root.getattr(node).is_ok(), "{number}");
     }
-    let refused = served.client.file_system().statistics().refused_to_users;
+    let refused = served.statistics().refused_to_users;
     assert_eq!(refused, 0);
 }
 
@@ -393,7 +360,7 @@ fn an_open_file_is_kept_when_it_loses_its_name_not_when_it_gets_another() {
         ..Resources::default()
     };
     beneath::on_overlay(resources, |served| {
-        let root = served.client.root();
+        let root = served.root();
         for name in ["file", "open"] {
             served.write(name, b"content");
         }

@@ -1,8 +1,10 @@
 //! A tree under a policy: each changing request, hidden names, and the names by which a file is judged.
 
+use super::handles::by_node;
 use super::{ROOT, Served, beneath, connect, serve};
 use rustix::fs::{FlockOperation, XattrFlags};
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -10,8 +12,9 @@ use std::time::Duration;
 use thrufs::{Errno, Outcome, Result};
 use thrufs_abi::layout::{OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, SetattrValid};
-use thrufs_hostdir::{AuditLog, Resources};
+use thrufs_hostdir::Resources;
 use thrufs_policy::{Accounts, Policy};
+use thrufs_tests::guard::Detach;
 
 /// Each answers with another error.
 const RULES: &str = r#"
@@ -68,19 +71,8 @@ fn under(rules: &str, test: impl Fn(&Served)) {
         for directory in ["dir", "films", "hollow", "kept/dir", "photos/album"] {
             fs::create_dir_all(served.path(directory)).unwrap();
         }
-        for file in [
-            "a",
-            "b",
-            "two",
-            "hidden",
-            ".dot",
-            "dir/x",
-            "kept/x",
-            "photos/p",
-            "photos/one",
-        ] {
-            served.write(file, b"1");
-        }
+        let files = "a b two hidden .dot dir/x kept/x photos/p photos/one";
+        files.split(' ').for_each(|file| served.write(file, b"1"));
         for name in ["photos/two", "photos/as-well"] {
             fs::hard_link(served.path("two"), served.path(name)).unwrap();
         }
@@ -93,6 +85,7 @@ fn under(rules: &str, test: impl Fn(&Served)) {
     beneath::on_overlay(with(rules), test);
 }
 
+/// A SETATTR of these attributes.
 pub(super) fn set(valid: SetattrValid, size: u64) -> SetattrIn {
     SetattrIn {
         valid: valid.bits(),
@@ -105,7 +98,7 @@ pub(super) fn set(valid: SetattrValid, size: u64) -> SetattrIn {
 /// The names in a listing, which are the same with attributes.
 fn listed(served: &Served, node: NodeId) -> Vec<String> {
     let [mut names, with] = [false, true].map(|plus| {
-        let listed = served.client.root().list(node, plus).unwrap();
+        let listed = served.root().list(node, plus).unwrap();
         let names = listed
             .into_iter()
             .map(|entry| String::from_utf8(entry.name));
@@ -119,14 +112,15 @@ fn listed(served: &Served, node: NodeId) -> Vec<String> {
 #[test]
 fn what_is_hidden_is_neither_found_nor_listed() {
     under(RULES, |served| {
-        let root = served.client.root();
+        let root = served.root();
         for name in ["hidden", ".dot", "hollow"] {
             assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
         }
-        let seen = [
-            ".", "..", "a", "b", "dir", "fifo", "films", "kept", "photos", "two",
-        ];
-        assert_eq!(listed(served, ROOT), seen);
+        let seen = ". .. a b dir fifo films kept photos two";
+        assert_eq!(listed(served, ROOT).join(" "), seen);
+        // Another name of a hidden file leads to it.
+        fs::hard_link(served.path(".dot"), served.path("dir/dot")).unwrap();
+        assert!(root.walk("dir/dot").is_ok());
         // By attributes: a known node stays usable, under the policy of its lookup.
         let sealed = "[[rule]]\npath = \"a\"\nmode = \"o-r\"\naction = \"hide\"\n";
         let client = connect(served.directory.path(), with(sealed));
@@ -138,34 +132,29 @@ fn what_is_hidden_is_neither_found_nor_listed() {
     });
 }
 
-/// A file that is found in another case too, as in a directory that ignores case: one name is mounted on
-/// the other.
-struct Folded(PathBuf);
-
-impl Folded {
-    fn new(served: &Served) -> Folded {
-        for name in ["folded", "Folded"] {
-            served.write(name, b"1");
-        }
-        let at = served.path("Folded");
-        rustix::mount::mount_bind(served.path("folded"), &at).unwrap();
-        Folded(at)
+/// A file and a directory that are found in another case too, as in a directory that ignores case: one name is mounted
+/// on the other.
+fn folded(served: &Served) -> [Detach<PathBuf>; 2] {
+    for name in ["folded", "Folded"] {
+        served.write(name, b"1");
     }
-}
-
-impl Drop for Folded {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    for name in ["secret", "Secret"] {
+        fs::create_dir(served.path(name)).unwrap();
     }
+    ["folded", "secret"].map(|name| {
+        let at = served.path(&name.replacen(['f', 's'], &name[..1].to_uppercase(), 1));
+        rustix::mount::mount_bind(served.path(name), &at).unwrap();
+        Detach(at)
+    })
 }
 
 /// A lookup that fails gives the kernel no node id, so no FORGET will come for the inode.
 #[test]
 fn lookups_of_what_is_hidden_or_refused_leave_no_inode_behind() {
     under(RULES, |served| {
-        let root = served.client.root();
-        let _bound = Folded::new(served);
-        let inodes = || served.client.file_system().statistics().inodes;
+        let root = served.root();
+        let _mounts = folded(served);
+        let inodes = || served.statistics().inodes;
         let before = inodes();
         for (name, error) in [
             ("hidden", Errno::ENOENT),
@@ -182,40 +171,42 @@ fn lookups_of_what_is_hidden_or_refused_leave_no_inode_behind() {
 #[test]
 fn files_that_become_hidden_stay_usable_where_they_are_open() {
     under("", |served| {
-        let root = served.client.root();
+        let root = served.root();
         let [a, b, dir, x, p] =
             ["a", "b", "dir", "dir/x", "photos/p"].map(|path| root.walk(path).unwrap());
         let opened = root.open(b, libc::O_RDONLY).unwrap().fh;
+        let listing = root.opendir(dir).unwrap().fh;
         assert!(listed(served, dir).contains(&"x".to_owned()));
         let rules = "[[rule]]\npath = [\"b\", \"dir\", \"photos/p\"]\naction = \"hide\"\n";
         let server = served.client.file_system();
         server.replace_policy(policy(rules), None).unwrap();
-        for (node, expected) in [
-            (a, Ok(())),
-            (b, Ok(())),
-            (dir, Err(Errno::ENOENT)),
-            (x, Err(Errno::ENOENT)),
-            (p, Err(Errno::ENOENT)),
-        ] {
-            assert_eq!(root.getattr(node).map(drop), expected);
-            assert_eq!(
-                root.statx(node, libc::STATX_BASIC_STATS).map(drop),
-                expected
-            );
+        let absent: Result<()> = Err(Errno::ENOENT);
+        let attributes = |node| {
+            let statx = root.statx(node, libc::STATX_BASIC_STATS).map(drop);
+            [root.getattr(node).map(drop), statx]
+        };
+        for (node, expected) in [(a, Ok(())), (b, Ok(())), (x, absent), (p, absent)] {
+            assert_eq!(attributes(node), [expected; 2]);
         }
         for name in ["b", "dir", "photos/p"] {
-            assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
+            assert_eq!(root.walk(name).map(drop), absent, "{name}");
         }
-        // Inside it as well.
+        assert_eq!(root.read(b, opened, 0, 10).unwrap(), b"1");
+        assert_eq!(root.open(b, libc::O_RDONLY).map(drop), absent);
+        // A directory is empty, whatever is asked for in it.
+        for file in ["dir/there", "other"] {
+            served.write(file, b"1");
+        }
         assert_eq!(root.lookup(dir, b"x").map(|entry| entry.nodeid), Ok(0));
-        assert_eq!(root.unlink(dir, b"x"), Err(Errno::ENOENT));
+        let answers = by_node(served, dir);
+        let others = answers.iter().filter(|(_, answer)| *answer != absent);
+        let others: Vec<_> = others.map(|(operation, _)| *operation).collect();
+        assert_eq!(others, ["lookup", "open", "statfs", "syncfs"]);
+        let left = root.readdir(dir, listing, 0, 4096, false).unwrap();
+        assert_eq!(left.len(), 2, "the directory and the one above");
         assert_eq!(root.unlink(ROOT, b"a"), Ok(()));
         root.release(b, opened).unwrap();
-        assert_eq!(root.getattr(b).map(drop), Err(Errno::ENOENT));
-        assert_eq!(
-            root.statx(b, libc::STATX_BASIC_STATS).map(drop),
-            Err(Errno::ENOENT)
-        );
+        assert_eq!(attributes(b), [absent; 2]);
     });
 }
 
@@ -223,8 +214,8 @@ fn files_that_become_hidden_stay_usable_where_they_are_open() {
 #[test]
 fn names_that_look_the_same_in_both_cases_are_refused() {
     under(RULES, |served| {
-        let root = served.client.root();
-        let _folded = Folded::new(served);
+        let root = served.root();
+        let _mounts = folded(served);
         served.write("links", b"1");
         fs::hard_link(served.path("links"), served.path("Links")).unwrap();
         for name in ["files", "Files"] {
@@ -233,7 +224,7 @@ fn names_that_look_the_same_in_both_cases_are_refused() {
         for name in ["symlinks", "Symlinks"] {
             std::os::unix::fs::symlink("a", served.path(name)).unwrap();
         }
-        for name in ["folded", "Folded"] {
+        for name in ["folded", "Folded", "secret", "Secret"] {
             assert_eq!(root.walk(name), Err(Errno::EACCES), "{name}");
             assert_eq!(root.unlink(ROOT, name.as_bytes()), Err(Errno::EACCES));
         }
@@ -247,7 +238,7 @@ fn names_that_look_the_same_in_both_cases_are_refused() {
 #[test]
 fn a_file_is_judged_by_the_names_that_it_has() {
     under(RULES, |served| {
-        let (root, user) = (served.client.root(), served.client.user(1000, 1000));
+        let (root, user) = (served.root(), served.user(1000, 1000));
         let may_open = |node| match user.open(node, libc::O_RDONLY) {
             Ok(opened) => {
                 user.release(node, opened.fh).unwrap();
@@ -278,17 +269,21 @@ fn a_file_is_judged_by_the_names_that_it_has() {
     });
 }
 
-/// A file with an unknown name may be a photograph by it.
-/// Another server of the tree holds it while it carries out a change of names.
+/// Which another server of the tree holds while it carries out a change of names.
 #[test]
-fn a_rename_waits_for_the_name_lock_of_another_server() {
+fn changes_of_names_wait_for_the_name_lock_of_another_server() {
     under(RULES, |served| {
-        let root = served.client.root();
+        let root = served.root();
         let rename = |to: &str| root.rename((ROOT, b"a"), (ROOT, to.as_bytes()), 0);
         let other = fs::File::open(served.path("")).unwrap();
         let flock = |operation| rustix::fs::flock(&other, operation);
         flock(FlockOperation::NonBlockingLockExclusive).unwrap();
-        assert_eq!(rename("b"), Err(Errno::EBUSY));
+        let a = root.walk("a").unwrap();
+        let linked = root.link(a, ROOT, b"new").map(drop);
+        assert_eq!(
+            [rename("b"), linked, root.unlink(ROOT, b"a")],
+            [Err(Errno::EBUSY); 3]
+        );
         thread::scope(|scope| {
             let renamed = scope.spawn(|| rename("b"));
             thread::sleep(Duration::from_millis(50));
@@ -304,7 +299,7 @@ fn a_new_file_is_judged_by_the_mode_that_the_umask_leaves() {
     // Of the umask 022.
     const MODE: u32 = 0o777;
     let made = |served: &Served| {
-        let root = served.client.root();
+        let root = served.root();
         let fifo = root.mknod(ROOT, b"new-fifo", libc::S_IFIFO | MODE, 0);
         let created = root.create(ROOT, b"new-file", libc::O_RDWR, MODE);
         let directory = root.mkdir(ROOT, b"new-directory", MODE);
@@ -318,22 +313,28 @@ fn a_new_file_is_judged_by_the_mode_that_the_umask_leaves() {
     under(&deny("o+r"), |served| {
         assert_eq!(made(served), (NO, NO, NO));
     });
+    // And by the group that its directory gives it.
+    under("[[rule]]\ngroup = 4242\naction = \"deny\"", |served| {
+        chown(served.path(""), None, Some(4242)).unwrap();
+        assert_eq!(made(served), (Ok(()), Ok(()), Ok(())));
+        fs::set_permissions(served.path("dir"), PermissionsExt::from_mode(0o2777)).unwrap();
+        chown(served.path("dir"), None, Some(4242)).unwrap();
+        let root = served.root();
+        let dir = root.walk("dir").unwrap();
+        assert_eq!(root.mkdir(dir, b"new", MODE).map(drop), NO);
+        assert_eq!(root.mknod(dir, b"new", libc::S_IFREG, 0).map(drop), NO);
+    });
 }
 
 #[test]
 fn a_file_with_names_that_are_not_known_is_redacted() {
     under(RULES, |served| {
-        let root = served.client.root();
+        let root = served.root();
         served.write("photos/pair", b"1");
         fs::hard_link(served.path("photos/pair"), served.path("photos/twin")).unwrap();
         for path in ["a", "two"] {
-            rustix::fs::setxattr(
-                served.path(path),
-                "user.place",
-                b"here",
-                XattrFlags::empty(),
-            )
-            .unwrap();
+            let (path, flags) = (served.path(path), XattrFlags::empty());
+            rustix::fs::setxattr(path, "user.place", b"here", flags).unwrap();
         }
         let [a, two, photos] = ["a", "two", "photos"].map(|path| root.walk(path).unwrap());
         let place = |node| root.getxattr(node, b"user.place").map(drop);
@@ -358,7 +359,7 @@ fn a_file_with_names_that_are_not_known_is_redacted() {
 #[test]
 fn a_rename_is_refused_where_a_directory_was_moved_beneath() {
     under(RULES, |served| {
-        let root = served.client.root();
+        let root = served.root();
         let dir = root.walk("dir").unwrap();
         root.walk("dir/x").unwrap();
         fs::rename(served.path("dir"), served.path("elsewhere")).unwrap();
@@ -383,7 +384,7 @@ fn a_directory_is_not_moved_out_of_a_rule_that_hides() {
         under(rules, |served| {
             fs::create_dir_all(served.path("free/dir")).unwrap();
             served.write("dir/a.key", b"1");
-            let root = served.client.root();
+            let root = served.root();
             let [dir, free] = ["dir", "free"].map(|path| root.walk(path).unwrap());
             let rename =
                 |from: (NodeId, &[u8]), to: (NodeId, &[u8]), flags| root.rename(from, to, flags);
@@ -401,7 +402,7 @@ fn a_directory_is_not_moved_out_of_a_rule_that_hides() {
 }
 
 fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {
-    let user = served.client.user(uid, uid);
+    let user = served.user(uid, uid);
     let fh = user.open(node, flags)?.fh;
     user.release(node, fh)
 }
@@ -410,27 +411,34 @@ fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {
 #[test]
 fn opens_that_inspect_content_or_write_a_log_may_block() {
     for (rule, sleeps) in [
-        ("content = \"text/plain\"\naction = \"read-only\"", true),
+        ("content = 'text/plain'\naction = 'read-only'", true),
         (
-            "path = \"photos/**\"\naction = \"redact\"\nredact = \"gps\"",
+            "path = 'photos/**'\naction = 'redact'\nredact = 'gps'",
             true,
         ),
-        ("path = \"b\"\naction = \"audit\"", true),
-        ("path = \"b\"\naction = \"deny\"", false),
+        ("path = 'b'\naction = 'audit'", true),
+        ("path = 'b'\naction = 'deny'", false),
     ] {
-        let log = "audit-log = \"/dev/null\"\n[[rule]]\n";
-        under(&format!("{log}{rule}\n"), |served| {
-            let root = served.client.root();
-            let node = root.walk("a").unwrap();
-            let request = root.request(Opcode::Open, node).arg(&OpenIn::default());
-            let request = request.finish();
-            let answer = served
-                .client
-                .dispatcher()
-                .dispatch(&request[..], &mut [0; 4096], false);
-            assert_eq!(matches!(answer, Outcome::Defer(_)), sleeps, "{rule}");
-        });
+        under(
+            &format!("audit-log = '/dev/null'\n[[rule]]\n{rule}\n"),
+            |served| {
+                let node = served.root().walk("a").unwrap();
+                assert_eq!(opens_asleep(served, node), sleeps, "{rule}");
+            },
+        );
     }
+}
+
+/// Whether an OPEN is left to a thread that may block.
+fn opens_asleep(served: &Served, node: NodeId) -> bool {
+    let request = served
+        .root()
+        .request(Opcode::Open, node)
+        .arg(&OpenIn::default());
+    let request = request.finish();
+    let dispatcher = served.client.dispatcher();
+    let answer = dispatcher.dispatch(&request[..], &mut [0; 4096], false);
+    matches!(answer, Outcome::Defer(_))
 }
 
 /// A judgement by a thousand names deep in a tree took seconds, during which no name could change.
@@ -438,69 +446,24 @@ fn opens_that_inspect_content_or_write_a_log_may_block() {
 fn files_with_many_names_are_judged_without_the_name_lock_up_to_a_limit() {
     const LEVELS: usize = 100;
     let served = serve(with("[[rule]]\npath = \"hidden\"\naction = \"hide\"\n"));
-    let root = served.client.root();
+    let root = served.root();
     let name = "d".repeat(200);
     let mut parent = ROOT;
     for _ in 0..LEVELS {
         parent = NodeId(root.mkdir(parent, name.as_bytes(), 0o777).unwrap().nodeid);
     }
-    let file = NodeId(
-        root.mknod(parent, b"0", libc::S_IFREG | 0o644, 0)
-            .unwrap()
-            .nodeid,
-    );
-    let sleeps = || {
-        let request = root.request(Opcode::Open, file).arg(&OpenIn::default());
-        let request = request.finish();
-        let dispatcher = served.client.dispatcher();
-        let answer = dispatcher.dispatch(&request[..], &mut [0; 4096], false);
-        matches!(answer, Outcome::Defer(_))
-    };
+    let file = root.mknod(parent, b"0", libc::S_IFREG | 0o644, 0).unwrap();
+    let file = NodeId(file.nodeid);
     // One directory is looked at once; names of twenty kilobytes each are too many together.
     let link = |number: usize| {
         let linked = root.link(file, parent, number.to_string().as_bytes());
         linked.map(drop)
     };
     let refused = (1..1000).find(|number| {
-        assert_eq!(sleeps(), *number >= 8, "{number}");
+        assert_eq!(opens_asleep(&served, file), *number >= 8, "{number}");
         link(*number).is_err()
     });
     assert!((130..200).contains(&refused.unwrap()), "{refused:?}");
     assert_eq!(link(1000), Err(Errno::ELOOP));
     assert!(root.open(file, 0).is_ok(), "it got no name too many");
-}
-
-#[test]
-fn each_open_is_audited_and_undone_if_it_cannot_be() {
-    let rules = "audit-log = \"/log\"\n[[rule]]\npath = \"a\"\naction = \"audit\"\n\
-                 [[rule]]\npath = \"a\"\ncaller-uid = 1\naction = \"deny\"\n";
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let audited_in = |log: fs::File| Resources {
-        audit_log: AuditLog::new(Some(log.into())),
-        ..with(rules)
-    };
-    let served = serve(audited_in(log.reopen().unwrap()));
-    served.write("a", b"1");
-    let a = served.client.root().walk("a").unwrap();
-    for (flags, uid, access, is_truncated) in [
-        (libc::O_RDONLY, 0, "read", false),
-        (libc::O_WRONLY, 0, "write", false),
-        (libc::O_RDWR | libc::O_TRUNC, 0, "read and write", true),
-        (libc::O_RDONLY, 1, "read", false),
-    ] {
-        let answer = opened(&served, a, flags, uid);
-        let text = fs::read_to_string(&log).unwrap();
-        let record: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        let outcome = if answer.is_ok() { "opened" } else { "refused" };
-        assert_eq!(answer.is_ok(), uid == 0);
-        assert_eq!(record["access"], access);
-        assert_eq!(record["truncated"], is_truncated, "{access}");
-        assert_eq!(record["outcome"], outcome, "{access}");
-    }
-    let full = fs::File::options().append(true).open("/dev/full").unwrap();
-    let served = serve(audited_in(full));
-    served.write("a", b"1");
-    let a = served.client.root().walk("a").unwrap();
-    assert_eq!(opened(&served, a, libc::O_RDONLY, 0), Err(Errno::EIO));
-    assert_eq!(served.client.file_system().statistics().open_files, 0);
 }

@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mount_point::shrink_dcache;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::transport::over_each;
+use thrufs_tests::mounted::{Mounted, on_each_path};
 use thrufs_tests::wait_until;
 
 /// Appends between two looks, and looks.
@@ -26,16 +25,11 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    fn of(mounted: &Mounted) -> Log<'_> {
-        Log::of_name(mounted, "log")
-    }
-
-    fn of_name<'a>(mounted: &'a Mounted, name: &str) -> Log<'a> {
-        let mut file = OpenOptions::new();
-        let file = file.create(true).append(true);
+    fn new<'a>(mounted: &'a Mounted, name: &str) -> Log<'a> {
+        let append = OpenOptions::new().create(true).append(true).clone();
         let log = Log {
             mounted,
-            file: file.open(mounted.source().join(name)).unwrap(),
+            file: append.open(mounted.source().join(name)).unwrap(),
             length: 0,
             above: mounted.mnt().join(name),
         };
@@ -61,6 +55,18 @@ impl Log<'_> {
         self.mounted.settle();
     }
 
+    /// Which costs next to no events and notifications.
+    #[track_caller]
+    fn append_many(&mut self) {
+        let costs = || ["follow_events", "follow_notifications"].map(|it| figure(self.mounted, it));
+        let before = costs();
+        (0..APPENDS).for_each(|_| self.append());
+        self.mounted.settle();
+        for (before, after) in before.into_iter().zip(costs()) {
+            assert!(after - before < APPENDS / 100, "{before} and then {after}");
+        }
+    }
+
     fn length_above(&self) -> u64 {
         stat(&self.above).unwrap().st_size as u64
     }
@@ -73,102 +79,65 @@ impl Log<'_> {
     }
 }
 
-/// A mount with the default timeouts, for which nothing asks again by itself.
-fn on_each_path(test: impl Fn(&Mounted)) {
-    with_marks(&["auto", "directories"], test);
-}
-
-fn with_marks(marks: &[&str], test: impl Fn(&Mounted)) {
-    over_each(|transport| {
-        for path in ["passthrough", "nopassthrough"] {
-            for marks in marks {
-                let options = transport.with(&format!("follow={marks},{path}"));
-                let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-                test(&mounted);
-                mounted.stop().unwrap();
-            }
-        }
-    });
+/// With the default timeouts, for which nothing asks again by itself.
+fn with_each_mark(test: impl Fn(&Mounted)) {
+    for options in ["follow=auto", "follow=directories"] {
+        on_each_path(Lower::Tmpfs, options, &test);
+    }
 }
 
 #[test]
 fn a_log_costs_events_only_as_often_as_it_is_looked_at() {
-    on_each_path(|mounted| {
-        let mut log = Log::of(mounted);
+    with_each_mark(|mounted| {
+        let mut log = Log::new(mounted, "log");
         let reader = File::open(&log.above).unwrap();
         for look in 0..LOOKS {
             log.append_until_silent();
-            let costs = || ["follow_events", "follow_notifications"].map(|it| figure(mounted, it));
-            let before = costs();
-            (0..APPENDS).for_each(|_| log.append());
-            mounted.settle();
-            for (before, after) in before.into_iter().zip(costs()) {
-                assert!(after - before < APPENDS / 100, "{before} and then {after}");
-            }
+            log.append_many();
             if look % 2 == 0 {
                 assert_eq!(log.length_above(), log.length);
             }
             let mut line = [0; 9];
             let read = reader.read_at(&mut line, log.length - 8).unwrap();
-            assert_eq!(
-                line[..read],
-                *format!("{:07}\n", log.length / 8 - 1).as_bytes()
-            );
+            let last = format!("{:07}\n", log.length / 8 - 1);
+            assert_eq!(line[..read], *last.as_bytes());
             log.shows_next_append();
         }
-        drop(reader);
     });
 }
 
 /// The kernel asks for pages of a map, but not for attributes.
 #[test]
 fn a_page_of_a_silent_file_changes_with_it() {
-    on_each_path(|mounted| {
-        let mut log = Log::of(mounted);
+    with_each_mark(|mounted| {
+        let mut log = Log::new(mounted, "log");
         log.append_until_silent();
         let reader = File::open(&log.above).unwrap();
         assert_eq!(log.length_above(), log.length);
         let map = Mapping::new(&reader, 4096.min(log.length as usize), Sharing::Private).unwrap();
         log.append_until_silent();
-        let mut writer = OpenOptions::new();
-        let writer = writer.write(true);
-        let writer = writer.open(mounted.source().join("log")).unwrap();
+        let beneath = mounted.source().join("log");
+        let writer = OpenOptions::new().write(true).open(beneath).unwrap();
         for byte in *b"abcdefgh" {
             writer.write_all_at(&[byte], 0).unwrap();
             mounted.settle();
             assert_eq!(map.load(0, 1), [byte]);
         }
-        drop((map, reader));
     });
 }
 
-/// The mark beneath outlives what the kernel above has of the file.
+/// As one that is new, in a directory that is watched; and the mark beneath outlives what the kernel above has of the
+/// file.
 #[test]
-fn a_silent_file_that_was_forgotten_shows_its_size() {
-    on_each_path(|mounted| {
-        let mut log = Log::of(mounted);
+fn a_file_that_the_kernel_does_not_know_becomes_silent_and_shows() {
+    with_each_mark(|mounted| {
+        let mut log = Log::new(mounted, "log");
         for _ in 0..5 {
+            shrink_dcache(mounted.mnt()).unwrap();
             log.append_until_silent();
+            log.append_many();
             shrink_dcache(mounted.mnt()).unwrap();
             log.append();
-            assert_eq!(log.length_above(), log.length);
-            log.shows_next_append();
-        }
-    });
-}
-
-/// As one that is new, in a directory that is watched.
-#[test]
-fn a_file_that_the_kernel_does_not_know_becomes_silent() {
-    on_each_path(|mounted| {
-        let mut log = Log::of(mounted);
-        for _ in 0..5 {
-            shrink_dcache(mounted.mnt()).unwrap();
-            log.append_until_silent();
-            let before = figure(mounted, "follow_events");
-            (0..APPENDS).for_each(|_| log.append());
-            mounted.settle();
-            assert!(figure(mounted, "follow_events") - before < APPENDS / 100);
             assert_eq!(log.length_above(), log.length);
             log.shows_next_append();
         }
@@ -178,7 +147,7 @@ fn a_file_that_the_kernel_does_not_know_becomes_silent() {
 /// Its writer has nothing to do with the source, until it is moved there.
 #[test]
 fn a_file_elsewhere_on_the_file_system_becomes_silent() {
-    with_marks(&["auto"], |mounted| {
+    on_each_path(Lower::Tmpfs, "follow=auto", |mounted| {
         let elsewhere = mounted.outside().join("log");
         let mut log = Log {
             mounted,
@@ -187,10 +156,7 @@ fn a_file_elsewhere_on_the_file_system_becomes_silent() {
             above: mounted.mnt().join("log"),
         };
         log.append_until_silent();
-        let before = figure(mounted, "follow_events");
-        (0..APPENDS).for_each(|_| log.append());
-        mounted.settle();
-        assert!(figure(mounted, "follow_events") - before < APPENDS / 100);
+        log.append_many();
         fs::rename(&elsewhere, mounted.source().join("log")).unwrap();
         mounted.settle();
         assert_eq!(log.length_above(), log.length);
@@ -201,11 +167,11 @@ fn a_file_elsewhere_on_the_file_system_becomes_silent() {
 /// The kernel has an inode for each of two mounts of the file system.
 #[test]
 fn a_silent_file_shows_at_both_of_its_places() {
-    on_each_path(|mounted| {
+    with_each_mark(|mounted| {
         let beneath = ["directory", "bound"].map(|name| mounted.source().join(name));
         beneath.iter().for_each(|it| fs::create_dir(it).unwrap());
         let bound = bind(&beneath[0], &beneath[1]);
-        let mut log = Log::of_name(mounted, "directory/log");
+        let mut log = Log::new(mounted, "directory/log");
         let places = ["directory", "bound"].map(|name| mounted.mnt().join(name).join("log"));
         let shows_length = |log: &mut Log<'_>| {
             for place in &places {
@@ -229,8 +195,8 @@ fn a_silent_file_shows_at_both_of_its_places() {
 /// Another file may have the name by then, and the silent one another name.
 #[test]
 fn names_of_a_silent_file_are_followed() {
-    on_each_path(|mounted| {
-        let mut log = Log::of(mounted);
+    with_each_mark(|mounted| {
+        let mut log = Log::new(mounted, "log");
         log.append_until_silent();
         let moved = mounted.source().join("moved");
         fs::rename(mounted.source().join("log"), &moved).unwrap();

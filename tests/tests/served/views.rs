@@ -1,17 +1,15 @@
 //! Files with redacted content, in one process: when they are shown, and which callers may write.
 
-use super::{Served, is_root, serve, set_mode};
+use super::rules::{set, with};
+use super::{Served, is_root, serve};
 use crate::samples;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use thrufs::{Errno, Result};
-use thrufs_abi::layout::SetattrIn;
+use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_abi::{LockOwner, NodeId, SetattrValid};
-use thrufs_hostdir::Resources;
-use thrufs_policy::{Accounts, Policy};
 use thrufs_tests::fence::seccomp::take_away;
 use thrufs_tests::skip_if;
 
@@ -21,15 +19,8 @@ const SETTLED: Duration = Duration::from_millis(20);
 const NAME: &str = "photos/a.jpg";
 
 fn redacting(rest: &str) -> Served {
-    let rule = format!(
-        "[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\nerrno = 'EPERM'\n{rest}"
-    );
-    let served = serve(Resources {
-        policy: Some(Arc::new(
-            Policy::parse(rule.as_bytes(), &Accounts::default()).unwrap(),
-        )),
-        ..Resources::default()
-    });
+    let rule = "[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\nerrno = 'EPERM'\n";
+    let served = serve(with(&format!("{rule}{rest}")));
     fs::create_dir(served.path("photos")).unwrap();
     served
 }
@@ -37,16 +28,16 @@ fn redacting(rest: &str) -> Served {
 fn opened(served: &Served, content: &[u8], flags: i32) -> (NodeId, u64) {
     served.write(NAME, content);
     thread::sleep(SETTLED);
-    let node = served.client.root().walk(NAME).unwrap();
-    (node, served.client.root().open(node, flags).unwrap().fh)
+    let node = served.root().walk(NAME).unwrap();
+    (node, served.root().open(node, flags).unwrap().fh)
 }
 
 fn read(served: &Served, (node, handle): (NodeId, u64)) -> Result<Vec<u8>> {
-    served.client.root().read(node, handle, 0, 1 << 20)
+    served.root().read(node, handle, 0, 1 << 20)
 }
 
 fn read_anew(served: &Served, node: NodeId) -> Result<Vec<u8>> {
-    let root = served.client.root();
+    let root = served.root();
     let handle = root.open(node, libc::O_RDONLY)?.fh;
     let seen = root.read(node, handle, 0, 1 << 20);
     root.release(node, handle).unwrap();
@@ -54,7 +45,7 @@ fn read_anew(served: &Served, node: NodeId) -> Result<Vec<u8>> {
 }
 
 fn write(served: &Served, (node, handle): (NodeId, u64), at: u64, data: &[u8]) -> Result<()> {
-    let root = served.client.root();
+    let root = served.root();
     root.write(node, handle, at, data, 0).map(drop)
 }
 
@@ -114,7 +105,7 @@ fn files_without_a_place_are_shown_whole_and_unparsable_ones_are_refused() {
     }
     // Nor content of another type than the rule's.
     let served = redacting("content = ['image/png']\n");
-    let root = served.client.root();
+    let root = served.root();
     served.write(NAME, &samples::photograph());
     let node = root.walk(NAME).unwrap();
     assert_eq!(root.open(node, libc::O_RDONLY).err(), Some(Errno::EPERM));
@@ -122,15 +113,15 @@ fn files_without_a_place_are_shown_whole_and_unparsable_ones_are_refused() {
 
 #[test]
 fn a_film_is_refused() {
-    for rest in [
-        "",
-        "content = ['image/*', 'video/*']\n",
-        "content = ['video/*']\n",
-    ] {
-        let served = redacting(rest);
+    for content in ["", "'image/*', 'video/*'", "'video/*'"] {
+        let rest = match content {
+            "" => String::new(),
+            types => format!("content = [{types}]\n"),
+        };
+        let served = redacting(&rest);
         for film in samples::films() {
             served.write(NAME, &film);
-            let node = served.client.root().walk(NAME).unwrap();
+            let node = served.root().walk(NAME).unwrap();
             assert_eq!(read_anew(&served, node), Err(Errno::EPERM), "{rest}");
         }
     }
@@ -158,7 +149,7 @@ fn the_writer_of_an_empty_file_is_alone_and_reads_it_redacted() {
     let served = redacting("");
     let photograph = samples::photograph();
     let reader @ (node, _) = opened(&served, b"", libc::O_RDONLY);
-    let root = served.client.root();
+    let root = served.root();
     let writer = (node, root.open(node, libc::O_RDWR).unwrap().fh);
     let other = (node, root.open(node, libc::O_RDWR).unwrap().fh);
     write(&served, other, 0, &photograph[..100]).unwrap();
@@ -190,7 +181,7 @@ fn an_open_for_reading_opens_nothing_beneath_while_a_writer_has_the_file() {
     let opened = thread::scope(|scope| {
         let open = || {
             take_away(&[libc::SYS_openat, libc::SYS_open_by_handle_at]).unwrap();
-            served.client.root().open(node, libc::O_RDONLY)
+            served.root().open(node, libc::O_RDONLY)
         };
         scope.spawn(open).join().unwrap()
     });
@@ -204,7 +195,7 @@ fn a_writer_reads_a_file_that_others_have_read_after_its_close() {
     let photograph = samples::photograph();
     let writer @ (node, handle) = opened(&served, b"", libc::O_RDWR);
     write(&served, writer, 0, &photograph).unwrap();
-    let root = served.client.root();
+    let root = served.root();
     // As close(2) of a duplicated descriptor does.
     root.flush(node, handle, LockOwner(0)).unwrap();
     let readers = [(); 2].map(|()| (node, root.open(node, libc::O_RDONLY).unwrap().fh));
@@ -235,53 +226,39 @@ fn a_writer_waits_for_openers_beneath() {
 #[test]
 fn the_right_to_write_ends_when_another_changes_the_file() {
     type Change = fn(&Served);
-    let changes: [(&str, Change, Result<()>); 6] = [
-        (
-            "written",
-            |at| beneath(at).write_all_at(b"y", 0).unwrap(),
-            Err(Errno::EPERM),
-        ),
-        (
-            "emptied",
-            |at| beneath(at).set_len(0).unwrap(),
-            Err(Errno::EPERM),
-        ),
-        (
-            "emptied, and its time set back",
-            |at| {
-                let file = beneath(at);
-                let modified = file.metadata().unwrap().modified().unwrap();
-                file.set_len(0).unwrap();
-                file.set_modified(modified).unwrap();
-            },
-            Err(Errno::EPERM),
-        ),
-        (
-            "mode beneath",
-            |at| fs::set_permissions(at.path(NAME), PermissionsExt::from_mode(0o600)).unwrap(),
-            Err(Errno::EPERM),
-        ),
-        (
-            "mode",
-            |at| {
-                let set = set_mode(0o600);
-                let root = at.client.root();
-                root.setattr(root.walk(NAME).unwrap(), &set).unwrap();
-            },
-            Ok(()),
-        ),
-        (
-            "name",
-            |at| {
-                let root = at.client.root();
-                let photos = root.walk("photos").unwrap();
-                root.link(root.walk(NAME).unwrap(), photos, b"b.jpg")
-                    .unwrap();
-            },
-            Err(Errno::EPERM),
-        ),
+    let changes: [(&str, Change); 6] = [
+        ("written", |at| beneath(at).write_all_at(b"y", 0).unwrap()),
+        ("emptied", |at| beneath(at).set_len(0).unwrap()),
+        ("emptied, and its time set back", |at| {
+            let file = beneath(at);
+            let modified = file.metadata().unwrap().modified().unwrap();
+            file.set_len(0).unwrap();
+            file.set_modified(modified).unwrap();
+        }),
+        ("mode beneath", |at| {
+            fs::set_permissions(at.path(NAME), PermissionsExt::from_mode(0o600)).unwrap();
+        }),
+        ("name", |at| {
+            let root = at.root();
+            let photos = root.walk("photos").unwrap();
+            let node = root.walk(NAME).unwrap();
+            root.link(node, photos, b"b.jpg").unwrap();
+        }),
+        ("attributes through the server", |at| {
+            let root = at.root();
+            let node = root.walk(NAME).unwrap();
+            for valid in [SetattrValid::MODE, SetattrValid::MTIME] {
+                root.setattr(node, &set(valid, 0)).unwrap();
+            }
+            root.setxattr(node, b"user.by", b"me", 0).unwrap();
+            root.removexattr(node, b"user.by").unwrap();
+        }),
     ];
-    for (what, change, expected) in changes {
+    for (what, change) in changes {
+        let expected = match what {
+            "attributes through the server" => Ok(()),
+            _ => Err(Errno::EPERM),
+        };
         let served = redacting("");
         let writer = opened(&served, b"", libc::O_RDWR);
         write(&served, writer, 0, b"x").unwrap();
@@ -289,21 +266,37 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
         thread::sleep(SETTLED);
         change(&served);
         assert_eq!(write(&served, writer, 0, b"z"), expected, "{what}");
-        let root = served.client.root();
-        let cut = root.setattr(
-            writer.0,
-            &SetattrIn {
-                valid: (SetattrValid::SIZE | SetattrValid::FH).bits(),
-                fh: writer.1,
-                ..SetattrIn::default()
-            },
-        );
-        assert_eq!(cut.map(drop), expected, "{what}");
+        let root = served.root();
+        let (node, fh) = writer;
+        let cut = SetattrIn {
+            fh,
+            ..set(SetattrValid::SIZE | SetattrValid::FH, 0)
+        };
+        let punch = FallocateIn {
+            fh,
+            length: 4096,
+            mode: (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u32,
+            ..FallocateIn::default()
+        };
+        let free = served.file("free", b"words");
+        let copy = CopyFileRangeIn {
+            fh_in: root.open(free, libc::O_RDONLY).unwrap().fh,
+            nodeid_out: node.0,
+            fh_out: fh,
+            len: 5,
+            ..CopyFileRangeIn::default()
+        };
+        let answers = [
+            root.fallocate(node, &punch),
+            root.copy_file_range(free, &copy).map(drop),
+            root.setattr(node, &cut).map(drop),
+        ];
+        assert_eq!(answers, [expected; 3], "{what}");
         if expected.is_err() {
             // Nor does it keep readers away, whatever it has open.
             let photograph = samples::photograph();
             fs::write(served.path(NAME), &photograph).unwrap();
-            is_view_of(read_anew(&served, writer.0), &photograph);
+            is_view_of(read_anew(&served, node), &photograph);
         }
     }
 }

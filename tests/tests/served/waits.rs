@@ -22,8 +22,8 @@ fn shared(files: usize) -> Shared {
     for number in 0..files {
         let name = format!("file{number}");
         served.write(&name, b"");
-        let node = served.client.root().walk(&name).unwrap();
-        handles.push(served.client.root().open(node, libc::O_RDWR).unwrap().fh);
+        let node = served.root().walk(&name).unwrap();
+        handles.push(served.root().open(node, libc::O_RDWR).unwrap().fh);
         nodes.push(node);
     }
     Shared {

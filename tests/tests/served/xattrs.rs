@@ -1,14 +1,13 @@
 //! Extended attributes, by their names above and on the host.
 
-use super::{Served, Setup, id_range, is_root, one_owner, serve};
+use super::rules::with;
+use super::{Served, Setup, config, id_range, is_root, one_owner, serve};
 use rustix::fs::XattrFlags;
 use std::os::unix::fs::chown;
-use std::sync::Arc;
 use thrufs::{Errno, Opcode, Result};
 use thrufs_abi::NodeId;
 use thrufs_abi::layout::{GetxattrIn, GetxattrOut};
-use thrufs_hostdir::{Config, Resources};
-use thrufs_policy::{Accounts, Policy};
+use thrufs_hostdir::Config;
 use thrufs_tests::{acl, skip_if};
 use zerocopy::IntoBytes;
 
@@ -17,13 +16,13 @@ fn trusted_attributes_are_shown_to_root_alone() {
     skip_if!(!is_root());
     let served = serve(Config::default());
     served.write("file", b"");
-    let root = served.client.root();
+    let root = served.root();
     let node = root.walk("file").unwrap();
     root.setxattr(node, b"trusted.thrufs", b"t", 0).unwrap();
     root.setxattr(node, b"user.thrufs", b"u", 0).unwrap();
     let has = |names: Result<Vec<Vec<u8>>>, name: &[u8]| names.unwrap().contains(&name.to_vec());
     assert!(has(root.listxattr(node), b"trusted.thrufs"));
-    let user = served.client.user(1001, 1001);
+    let user = served.user(1001, 1001);
     assert!(!has(user.listxattr(node), b"trusted.thrufs"));
     assert!(has(user.listxattr(node), b"user.thrufs"));
     assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
@@ -32,10 +31,7 @@ fn trusted_attributes_are_shown_to_root_alone() {
     assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
     root.release(node, fh).unwrap();
     root.removexattr(node, b"user.thrufs").unwrap();
-    assert_eq!(
-        root.getxattr(node, b"user.thrufs").unwrap_err(),
-        Errno::ENODATA
-    );
+    assert_eq!(root.getxattr(node, b"user.thrufs"), Err(Errno::ENODATA));
 }
 
 /// Attributes that stay in each filtered list.
@@ -45,14 +41,8 @@ const LISTED: &[u8] = b"user.one\0user.two\0";
 #[test]
 fn no_list_of_attributes_is_cut_off() {
     skip_if!(!is_root());
-    let mapped = |map: &str| Config {
-        xattr_map: Some(map.parse().unwrap()),
-        ..Config::default()
-    };
-    let without_acl = Config {
-        acl: false,
-        ..Config::default()
-    };
+    let mapped = |map: &str| config(|it| it.xattr_map = Some(map.parse().unwrap()));
+    let without_acl = config(|it| it.acl = false);
     for (what, config, uid, hidden) in [
         ("not filtered", Config::default(), 0, None),
         ("of a user", Config::default(), 1001, Some("trusted.x")),
@@ -66,8 +56,8 @@ fn no_list_of_attributes_is_cut_off() {
         for name in names.iter().map(String::as_str).chain(hidden) {
             rustix::fs::setxattr(served.path("file"), name, b"x", XattrFlags::empty()).unwrap();
         }
-        let node = served.client.root().walk("file").unwrap();
-        let caller = served.client.user(uid, uid);
+        let node = served.root().walk("file").unwrap();
+        let caller = served.user(uid, uid);
         let list = |size: usize| {
             let size = u32::try_from(size).unwrap();
             let arg = GetxattrIn { size, padding: 0 };
@@ -92,20 +82,13 @@ const ACL: &[u8] = b"system.posix_acl_access";
 
 /// Serves an empty file of a user, with mapped names of its attributes.
 fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
-    let parsed = |text: &str| Policy::parse(text.as_bytes(), &Accounts::default()).unwrap();
     let served = serve(Setup {
-        config: Config {
-            xattr_map: Some(map.parse().unwrap()),
-            ..Config::default()
-        },
-        resources: Resources {
-            policy: policy.map(|text| Arc::new(parsed(text))),
-            ..Resources::default()
-        },
+        config: config(|it| it.xattr_map = Some(map.parse().unwrap())),
+        resources: policy.map(with).unwrap_or_default(),
     });
     served.write("file", b"");
     chown(served.path("file"), Some(OWNER), Some(OWNER)).unwrap();
-    let node = served.client.root().walk("file").unwrap();
+    let node = served.root().walk("file").unwrap();
     (served, node)
 }
 
@@ -115,7 +98,7 @@ fn attribute_names_that_the_kernel_above_does_not_check_are_roots() {
     skip_if!(!is_root());
     let (served, node) = serve_mapped(":map::user.mapped.:", None);
     for (uid, expected) in [(OWNER, Err(Errno::EOPNOTSUPP)), (0, Ok(()))] {
-        let user = served.client.user(uid, uid);
+        let user = served.user(uid, uid);
         let name = b"system.nfs4_acl";
         assert_eq!(user.setxattr(node, name, b"x", 0), expected, "{uid}");
         assert_eq!(user.removexattr(node, name), expected, "{uid}");
@@ -127,12 +110,12 @@ fn attribute_names_that_the_kernel_above_does_not_check_are_roots() {
 fn a_former_owner_sets_no_acl_under_a_mapped_name() {
     skip_if!(!is_root());
     let (served, node) = serve_mapped(":map::user.mapped.:", None);
-    let owner = served.client.user(OWNER, OWNER);
+    let owner = served.user(OWNER, OWNER);
     assert_eq!(owner.setxattr(node, ACL, b"x", 0), Ok(()));
     chown(served.path("file"), Some(0), Some(0)).unwrap();
     assert_eq!(owner.setxattr(node, ACL, b"x", 0), Err(Errno::EPERM));
     assert_eq!(owner.removexattr(node, ACL), Err(Errno::EPERM));
-    assert_eq!(served.client.root().removexattr(node, ACL), Ok(()));
+    assert_eq!(served.root().removexattr(node, ACL), Ok(()));
 }
 
 /// A caller whom the kernel above lets write sets any attribute but an ACL, of any owner's file.
@@ -142,7 +125,7 @@ fn a_writer_sets_attributes_of_files_of_other_users() {
     for map in [":map::user.mapped.:", ":ok:all:::"] {
         let (served, node) = serve_mapped(map, None);
         chown(served.path("file"), Some(0), Some(0)).unwrap();
-        let owner = served.client.user(OWNER, OWNER);
+        let owner = served.user(OWNER, OWNER);
         assert_eq!(owner.setxattr(node, b"user.x", b"x", 0), Ok(()), "{map}");
         assert_eq!(owner.removexattr(node, b"user.x"), Ok(()), "{map}");
     }
@@ -156,7 +139,7 @@ fn ids_in_an_acl_are_mapped_both_ways() {
     let served = serve(one_owner(range(50_000), range(60_000)));
     served.write("file", b"");
     chown(served.path("file"), Some(50_000), Some(60_000)).unwrap();
-    let node = served.client.root().walk("file").unwrap();
+    let node = served.root().walk("file").unwrap();
     let acl = |user: u32, group: u32| {
         let list = acl::List {
             mask: Some(6),
@@ -166,7 +149,7 @@ fn ids_in_an_acl_are_mapped_both_ways() {
         };
         list.value_with(&[])
     };
-    let root = served.client.root();
+    let root = served.root();
     root.setxattr(node, ACL, &acl(7, 8), 0).unwrap();
     let mut beneath = [0; 100];
     let length = rustix::fs::getxattr(served.path("file"), acl::NAME, &mut beneath[..]).unwrap();
@@ -179,23 +162,15 @@ fn user_attributes_of_a_redacted_file_are_hidden_by_either_name() {
     skip_if!(!is_root());
     let rule = "[[rule]]\npath = 'file'\naction = 'redact'\nredact = 'gps'\n";
     // Here "user." above is another namespace on the host, and there the other way around.
-    for (map, name, on_host) in [
-        (
-            ":map:user.:trusted.:",
-            "user.thumbnail",
-            "trusted.user.thumbnail",
-        ),
-        (
-            ":map:trusted.:user.:",
-            "trusted.thumbnail",
-            "user.trusted.thumbnail",
-        ),
-    ] {
+    for (above, beneath) in [("user.", "trusted."), ("trusted.", "user.")] {
+        let map = &format!(":map:{above}:{beneath}:");
+        let name = &format!("{above}thumbnail");
+        let on_host = &format!("{beneath}{name}");
         let seen = |policy: Option<&str>| {
             let (served, node) = serve_mapped(map, policy);
             let (path, flags) = (served.path("file"), XattrFlags::empty());
-            rustix::fs::setxattr(path, on_host, b"place", flags).unwrap();
-            let root = served.client.root();
+            rustix::fs::setxattr(path, &**on_host, b"place", flags).unwrap();
+            let root = served.root();
             let listed = root.listxattr(node).unwrap();
             let value = root.getxattr(node, name.as_bytes());
             (listed.contains(&name.as_bytes().to_vec()), value)
