@@ -39,6 +39,17 @@ impl Connection {
     }
 }
 
+/// Aborts the connection when the test fails, so that processes stuck in it can be killed.
+pub struct AbortOnPanic(pub Connection);
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abort();
+        }
+    }
+}
+
 /// The minor number of the device, which names the connection.
 fn device_number(mnt: &Path) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").ok()?;

@@ -1,6 +1,5 @@
 //! Clean-up at the end of a scope, also when a test fails.
 
-use crate::connection::Connection;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -23,17 +22,6 @@ pub struct StopAll<'a>(pub &'a AtomicBool);
 impl Drop for StopAll<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Aborts the connection when the test fails, so that processes stuck in it can be killed.
-pub struct AbortOnPanic(pub Connection);
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.abort();
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
-use thrufs_tests::guard::AbortOnPanic;
+use thrufs_tests::connection::AbortOnPanic;
 
 use thrufs_testing::process::Process;
 use thrufs_tests::connection::Connection;

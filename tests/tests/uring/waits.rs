@@ -1,6 +1,6 @@
 //! A caller that waits for a lock delays no other.
 
-use thrufs_tests::guard::AbortOnPanic;
+use thrufs_tests::connection::AbortOnPanic;
 
 use rustix::process::Signal;
 use thrufs_tests::connection::Connection;
