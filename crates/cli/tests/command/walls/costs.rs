@@ -1,10 +1,11 @@
 //! System calls of a share's worker per request, to find files by descriptor, by name and by handle.
 
 use super::Share;
+use super::counter::Counter;
 use crate::ground::skipped;
 use rustix::process::Pid;
+use std::ffi::CString;
 use std::fs;
-use std::path::PathBuf;
 use tempfile::TempDir;
 use thrufs::NodeId;
 
@@ -19,41 +20,37 @@ const CALLS: [libc::c_long; 6] = [
     libc::SYS_close,
 ];
 
-/// An instance of tracefs(5), mounted for this alone, that records these calls of a process.
-struct Trace {
-    place: TempDir,
-    instance: PathBuf,
+/// The tracepoint of all system calls. tracefs is mounted only for this.
+fn number_of_tracepoint() -> Option<u64> {
+    let place = TempDir::with_prefix("thrufs-walls-").unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("tracefs", place.path(), "tracefs", flags, None).ok()?;
+    let number = fs::read_to_string(place.path().join("events/raw_syscalls/sys_enter/id"));
+    crate::ground::unmount(place.path());
+    number.ok()?.trim().parse().ok()
 }
 
-impl Trace {
-    fn of(process: Pid) -> Option<Trace> {
-        let place = TempDir::with_prefix("thrufs-walls-").unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("tracefs", place.path(), "tracefs", flags, None).ok()?;
-        let instance = place
-            .path()
-            .join(format!("instances/thrufs-{}", std::process::id()));
-        let trace = Trace { place, instance };
-        fs::create_dir(&trace.instance).ok()?;
-        let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
-        let threads = tasks.map(|task| task.unwrap().file_name().into_string().unwrap());
+struct Counters(Vec<Counter>);
+
+impl Counters {
+    fn of(process: Pid) -> Option<Counters> {
+        let number = number_of_tracepoint()?;
         let filter = CALLS.map(|call| format!("id == {call}")).join(" || ");
-        let event = "events/raw_syscalls/sys_enter";
-        for (file, text) in [
-            ("buffer_size_kb", "4096"),
-            ("options/event-fork", "1"),
-            ("set_event_pid", &threads.collect::<Vec<_>>().join(" ")),
-            (&format!("{event}/filter"), &filter),
-            (&format!("{event}/enable"), "1"),
-        ] {
-            fs::write(trace.instance.join(file), text).ok()?;
-        }
-        Some(trace)
+        let filter = CString::new(filter).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
+        let counters = tasks.map(|task| {
+            let thread: i32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
+            let thread = Pid::from_raw(thread).unwrap();
+            let counter = Counter::of_tracepoint(number, thread).ok()?;
+            counter.set_filter(&filter).ok()?;
+            counter.enable().ok()?;
+            Some(counter)
+        });
+        counters.collect::<Option<Vec<_>>>().map(Counters)
     }
 
     fn sum(&self) -> u64 {
-        let text = fs::read_to_string(self.instance.join("trace")).unwrap();
-        text.matches("sys_enter: NR ").count() as u64
+        self.0.iter().map(|counter| counter.count().unwrap()).sum()
     }
 
     /// Calls per file, in tenths.
@@ -61,14 +58,6 @@ impl Trace {
         let before = self.sum();
         work();
         (self.sum() - before) * 10 / FILES
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        let _ = fs::write(self.instance.join("events/enable"), "0");
-        let _ = fs::remove_dir(&self.instance);
-        crate::ground::unmount(self.place.path());
     }
 }
 
@@ -84,20 +73,20 @@ fn counted(options: &str) -> Option<[u64; 3]> {
     let client = share.place.mount();
     let root = client.root();
     let directory = root.walk("many").unwrap();
-    let trace = Trace::of(share.worker)?;
+    let counters = Counters::of(share.worker)?;
     let mut nodes = Vec::new();
-    let first = trace.tenths_for_each(|| {
+    let first = counters.tenths_for_each(|| {
         for name in &names {
             let found = root.lookup(directory, name.as_bytes()).unwrap();
             nodes.push(NodeId(found.nodeid));
         }
     });
-    let again = trace.tenths_for_each(|| {
+    let again = counters.tenths_for_each(|| {
         for name in &names {
             root.lookup(directory, name.as_bytes()).unwrap();
         }
     });
-    let attributes = trace.tenths_for_each(|| {
+    let attributes = counters.tenths_for_each(|| {
         for node in &nodes {
             root.getattr(*node).unwrap();
         }
@@ -121,7 +110,7 @@ fn system_calls_to_find_files_match_the_documentation() {
         ("inode_file_handles=prefer,descriptors=16", [20, 20, 30]),
     ] {
         let Some(counted) = counted(options) else {
-            return skipped("no tracefs");
+            return skipped("no tracefs, or no counters");
         };
         println!("`{options}`: {counted:?} tenths of calls");
         for (counted, expected) in counted.into_iter().zip(expected) {

@@ -1,6 +1,7 @@
 //! The confinement of workers, and the cost of finding files within it.
 
 mod costs;
+mod counter;
 #[cfg(target_arch = "x86_64")]
 mod injected;
 #[cfg(target_arch = "x86_64")]
