@@ -6,6 +6,7 @@
 
 mod again;
 mod cost;
+mod forged;
 mod ground;
 mod hostile;
 mod locks;
