@@ -44,7 +44,7 @@ mod written_beneath;
 pub(crate) use intent::{EXECUTES, executes};
 pub(crate) use io::sync;
 pub(crate) use lock_owners::{OwnerCharges, OwnerFile};
-pub(crate) use open::{Opening, access, lower_flags};
+pub(crate) use open::{Opening, access, access_name, lower_flags};
 pub(crate) use open_directory::{Listing, OpenDirectory};
 pub(crate) use open_file::{NewOpenFile, OpenFile, lock_kind, lock_number};
 pub(crate) use privileges::SET_IDS;

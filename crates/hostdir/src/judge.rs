@@ -113,6 +113,17 @@ impl Judge {
         }
     }
 
+    /// Nodes come from another process, which may have shown what is hidden here.
+    pub(crate) fn doubt_nodes(&self) {
+        if let Some(active) = &self.active_policy {
+            let mut active = active.write();
+            *active = Arc::new(ActivePolicy {
+                policy: Arc::clone(&active.policy),
+                generation: active.generation + 1,
+            });
+        }
+    }
+
     /// Opens the lock that all servers of one source share, if there may be rules. Errors: those of opening
     /// the root.
     pub(crate) fn open_name_lock(&self, root: impl AsFd) -> Result<()> {

@@ -29,8 +29,9 @@ const PART_BYTES: usize = 64 << 10;
 /// Most bytes accepted as one part.
 const PART_BYTES_MAX: u64 = 1 << 20;
 
-/// Most bytes of a session's state: some ten million nodes.
-pub const SESSION_BYTES_MAX: u64 = 4 << 30;
+/// Most bytes of a session's state: ten million nodes with names of 20 bytes, and half as many under a policy, which
+/// has each name twice.
+pub const SESSION_BYTES_MAX: u64 = 512 << 20;
 
 /// For each queue, the heads of requests to be replayed.
 pub type Again = Vec<Vec<u16>>;

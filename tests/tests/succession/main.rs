@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod again;
+mod forged;
 mod ground;
 mod hostile;
 mod locks;

@@ -112,6 +112,10 @@ impl Files {
     ) -> Result<UseGuard> {
         let cached = || FilePath::new(self.config.cache.data_path(), None);
         let before = route.map_or_else(cached, |route| route.file);
+        let is_redacted = |path: &FilePath| path.redaction.is_some();
+        // The rule here says of which types the file may be, and with which error it is refused.
+        let here = wanted.filter(|wanted| is_redacted(wanted) && is_redacted(&before));
+        let before = here.map_or(before, FilePath::clone);
         let mut slot = inode.uses();
         let here = || begun(&self.tree, before.data, None, None, &before);
         let current = slot.get_or_insert_with(here);

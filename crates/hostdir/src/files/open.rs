@@ -65,6 +65,15 @@ pub(crate) fn access(flags: i32) -> Access {
     }
 }
 
+/// The same in the audit log.
+pub(crate) fn access_name(flags: i32) -> &'static str {
+    match flags & libc::O_ACCMODE {
+        libc::O_WRONLY => "write",
+        libc::O_RDWR => "read and write",
+        _ => "read",
+    }
+}
+
 impl Files {
     pub(crate) fn open(
         &self,
@@ -132,11 +141,7 @@ impl Files {
         opened: Result<Opened>,
     ) -> Result<Opened> {
         let audited = AuditedOpen {
-            access: match flags & libc::O_ACCMODE {
-                libc::O_WRONLY => "write",
-                libc::O_RDWR => "read and write",
-                _ => "read",
-            },
+            access: access_name(flags),
             created,
             truncated: flags & libc::O_TRUNC != 0,
             outcome: match &opened {
@@ -190,7 +195,7 @@ impl Files {
             }
         };
         if access(flags) == Access::Change
-            && let Err(error) = self.drop_privileges_of_others(context, inode)
+            && let Err(error) = self.drop_privileges_of_others(context.uid(), inode)
         {
             self.undo_open(opened.handle);
             return Err(error);

@@ -100,7 +100,7 @@ impl Files {
     /// drop nothing. Root of this machine, and the file's owner on the host, keep them.
     pub(crate) fn drop_privileges_of_others(
         &self,
-        context: &Context<'_>,
+        uid: Option<u32>,
         inode: &Arc<Inode>,
     ) -> Result<()> {
         if !self.config.maps_ids() || inode.is_directory() {
@@ -108,7 +108,7 @@ impl Files {
         }
         let descriptor = self.tree.descriptor(inode)?;
         let stat = stat_open(&descriptor)?;
-        if !self.writes_by_map(context, &stat) {
+        if !self.writes_by_map(uid, &stat) {
             return Ok(());
         }
         self.drop_privileges(descriptor.as_fd(), &stat)?;
@@ -128,17 +128,17 @@ impl Files {
         if kills || !self.config.maps_ids() {
             return Ok(kills);
         }
-        Ok(self.writes_by_map(context, &stat_open(fd)?))
+        Ok(self.writes_by_map(context.uid(), &stat_open(fd)?))
     }
 
     /// Whether this caller can write this file only by the mapping of ids.
-    fn writes_by_map(&self, context: &Context<'_>, file: &Statx) -> bool {
+    fn writes_by_map(&self, uid: Option<u32>, file: &Statx) -> bool {
         let (uids, gids) = (&self.config.uid_map, &self.config.gid_map);
         let is_hidden = uids.hides(file.stx_uid) || gids.hides(file.stx_gid);
         let is_lent =
             self.config.lends(uids, file.stx_uid) || self.config.lends(gids, file.stx_gid);
         let is_owner = |uid| self.config.callers_are_local && (uid == 0 || uid == file.stx_uid);
-        (is_hidden || is_lent) && !context.uid().is_some_and(is_owner)
+        (is_hidden || is_lent) && !uid.is_some_and(is_owner)
     }
 
     /// Drops set-id bits and file capabilities.

@@ -8,7 +8,7 @@
 //! answer: an error number, or 0 once the line is written.
 
 use super::{ActivePolicy, Judge, PathDecision};
-use crate::ledger::{Before, Telling};
+use crate::ledger::{Before, OpenerIds, Telling};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -126,6 +126,42 @@ impl Judge {
         });
         written.map_err(|error| {
             tracing::error!("an audited open is refused: cannot write the audit log: {error}");
+            Errno::EIO
+        })
+    }
+
+    /// As [`record_open`](Self::record_open), for an open that another machine has granted.
+    pub(crate) fn record_open_again(
+        &self,
+        decided: &PathDecision,
+        opener: OpenerIds,
+        access: &'static str,
+    ) -> thrufs::Result<()> {
+        let policy = &decided.rules.policy;
+        let Some(rule) = decided.decision.audit.and_then(|id| policy.rule(id)) else {
+            return Ok(());
+        };
+        let (path, path_hex) = text_and_hex(&decided.path);
+        let written = self.audit_log.write(&AuditRecord {
+            time: now(),
+            event: "open".into(),
+            path,
+            path_hex,
+            open: Some(AuditedOpen {
+                access,
+                created: false,
+                truncated: false,
+                outcome: Ok(None),
+            }),
+            uid: Some(opener.uid),
+            gid: Some(opener.gid),
+            rule: Some(rule.number),
+            rule_name: rule.name,
+            outcome: "migrated",
+            ..AuditRecord::default()
+        });
+        written.map_err(|error| {
+            tracing::error!("an audited open is lost: cannot write the audit log: {error}");
             Errno::EIO
         })
     }

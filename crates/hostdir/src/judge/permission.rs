@@ -310,7 +310,7 @@ impl Judge {
     /// Refuses a node that became hidden after the client looked it up, unless it is open. Fails with
     /// `ENOENT`.
     pub(crate) fn may_reveal(&self, inode: &Arc<Inode>) -> Result<()> {
-        // Under the first policy, no client has looked up what is hidden.
+        // Under the first policy, no client has looked up what is hidden, unless in another process.
         let Some(rules) = self
             .rules_if(|uses| uses.hide)
             .filter(|rules| rules.generation > 1)

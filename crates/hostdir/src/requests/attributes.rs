@@ -449,7 +449,7 @@ impl Host {
             self.may_make_program_of_another(context, bits, stat.st_uid, stat.st_gid)?;
         }
         if lets_others_write {
-            self.files.drop_privileges_of_others(context, inode)?;
+            self.files.drop_privileges_of_others(context.uid(), inode)?;
         }
         Ok(())
     }

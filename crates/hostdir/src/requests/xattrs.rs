@@ -133,7 +133,7 @@ impl Host {
             let to_host = |map: &IdMap, id| map.to_host(id).ok_or(Errno::EINVAL);
             translate_acl(value.to_mut(), to_host, self)?;
             // The ACL may let other users write.
-            self.files.drop_privileges_of_others(context, inode)?;
+            self.files.drop_privileges_of_others(context.uid(), inode)?;
         }
         let set = || {
             if !is_acl(name) {
@@ -215,7 +215,7 @@ impl Host {
         let fd = descriptor.as_fd();
         if is_acl(name) {
             // Without the ACL the group may write what its mask permits.
-            self.files.drop_privileges_of_others(context, inode)?;
+            self.files.drop_privileges_of_others(context.uid(), inode)?;
         }
         let remove = || {
             let remove = || Ok(xattr::remove(fd, name)?);

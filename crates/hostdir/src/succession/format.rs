@@ -42,6 +42,11 @@ pub(super) const OWNERS_MAX: u32 = 8192;
 pub(super) const NAMES_MAX: u32 = 1 << 24;
 pub(super) const NAMES_OF_NODE_MAX: usize = 4096;
 pub(super) const NAME_BYTES_MAX: usize = 255;
+/// Most bytes of the paths of all mounts together: each may share most of its bytes with the one before.
+pub(super) const MOUNT_PATH_BYTES_MAX: usize = 8 << 20;
+/// Most nodes that have no file for themselves here. No client gets any number of those by requests, and a state
+/// needs 25 bytes for one.
+pub(super) const NODES_WITHOUT_FILE_MAX: u32 = 1 << 16;
 
 pub(super) fn invalid(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())

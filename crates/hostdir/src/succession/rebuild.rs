@@ -1,10 +1,11 @@
 //! Common to both ways of resuming: puts nodes, open files and locks back under their old numbers. Asks the
 //! policy in force about each open file, and charges users' quotas again.
 
-use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};
+use super::format::{NAMES_OF_NODE_MAX, NODES_WITHOUT_FILE_MAX, OPENS_MAX, invalid};
 use crate::config::MigrationOnError;
 use crate::files::{
     EXECUTES, Listing, NewOpenFile, OpenDirectory, OpenFile, OwnerCharges, OwnerFile, access,
+    access_name, lower_flags,
 };
 use crate::host::Host;
 use crate::identity::{Identity, KnownName};
@@ -47,6 +48,8 @@ pub(super) struct Rebuild<'a> {
     /// The ledger does not have the session yet (a migration), and records it.
     notes: bool,
     lost: u64,
+    /// Nodes that lead to no file, or to one that another node leads to.
+    without_file: u32,
 }
 
 impl<'a> Rebuild<'a> {
@@ -57,11 +60,13 @@ impl<'a> Rebuild<'a> {
             // There is no other process that could go on.
             false => MigrationOnError::GuestError,
         };
+        host.judge.doubt_nodes();
         Rebuild {
             host,
             on_error,
             notes,
             lost: 0,
+            without_file: 0,
         }
     }
 
@@ -104,7 +109,14 @@ impl<'a> Rebuild<'a> {
             return Err(invalid("a node of the state cannot be one"));
         }
         let found = self.unless_lost("node", node.0, found)?;
+        let is_lost = found.is_none();
         let found = found.unwrap_or_else(|| self.nowhere(node, file_type));
+        if self.notes && (is_lost || self.host.tree.nodes.find(&found.identity).is_some()) {
+            self.without_file += 1;
+            if self.without_file > NODES_WITHOUT_FILE_MAX {
+                return Err(invalid("too many nodes of the state have no file here"));
+            }
+        }
         // After a death, the ledger has the names.
         let place = found.place.as_ref().filter(|_| self.notes);
         let name = place.map(|at| KnownName::new(at.parent.node(), at.name.to_bytes()));
@@ -135,7 +147,7 @@ impl<'a> Rebuild<'a> {
     }
 
     /// An inode that answers every request with ESTALE.
-    pub(super) fn nowhere(&self, node: NodeId, file_type: u32) -> Found {
+    fn nowhere(&self, node: NodeId, file_type: u32) -> Found {
         let mount = Arc::clone(self.host.tree.root.mount());
         Found {
             identity: Identity::lost(mount.index, node.0),
@@ -146,12 +158,16 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Another name of a node, beside the one by which it was found.
+    /// Another name of a node, beside the one by which it was found, if it has it: a node is hidden only if all of
+    /// its names are, and not redacted only if all are known.
     pub(super) fn name(&self, node: NodeId, name: KnownName) -> io::Result<()> {
-        if let Ok(inode) = self.host.tree.nodes.get(node)
+        let tree = &self.host.tree;
+        if let Ok(inode) = tree.nodes.get(node)
             && node != NodeId::ROOT
+            && inode.names().latest().as_ref() != Some(&name)
+            && tree.leads_to(&name, &inode).unwrap_or(false)
         {
-            let noting = self.host.tree.noting(&inode);
+            let noting = tree.noting(&inode);
             inode.names().record_uncertain(noting, name);
             if inode.names().count() > NAMES_OF_NODE_MAX {
                 return Err(invalid(format!("node {:#x} has too many names", node.0)));
@@ -161,12 +177,12 @@ impl<'a> Rebuild<'a> {
     }
 
     /// What the policy here decides about an open file. After a death, what was granted stays granted;
-    /// after a migration, it is decided again.
+    /// after a migration, it is decided again, and recorded if a rule audits it.
     fn decide_inode(
         &self,
         inode: &Arc<Inode>,
         note: &FileNote,
-        access: Access,
+        (access, what): (Access, &'static str),
     ) -> Result<Option<FilePath>, Errno> {
         let Some(rules) = self.host.judge.active_policy().filter(|_| self.notes) else {
             return Ok(None);
@@ -174,7 +190,32 @@ impl<'a> Rebuild<'a> {
         let decided = self.host.judge.decide_again(rules, inode, note.opener)?;
         let checked = decided.decision.check(access);
         checked.map_err(|refusal| refusal.errno)?;
+        let judge = &self.host.judge;
+        judge.record_open_again(&decided, note.opener, what)?;
         Ok(Some(decided.decision.file))
+    }
+
+    /// After a migration, what OPEN checks and does: anybody may have written the state.
+    fn decide_file(
+        &self,
+        inode: &Arc<Inode>,
+        note: &FileNote,
+        flags: i32,
+    ) -> Result<Option<FilePath>, Errno> {
+        let files = &self.host.files;
+        let access = access(flags);
+        if self.notes && note.route.is_some_and(|route| route.writes) {
+            // Whether the content of the file is this client's, only the server before knew.
+            return Err(Errno::EACCES);
+        }
+        if self.notes && access == Access::Change {
+            files.require_mapped(inode)?;
+        }
+        let wanted = self.decide_inode(inode, note, (access, access_name(flags)))?;
+        if self.notes && access == Access::Change {
+            files.drop_privileges_of_others(None, inode)?;
+        }
+        Ok(wanted)
     }
 
     fn inode(&self, node: NodeId) -> io::Result<Arc<Inode>> {
@@ -193,12 +234,14 @@ impl<'a> Rebuild<'a> {
     ) -> io::Result<()> {
         let host = self.host;
         let inode = self.inode(note.node)?;
-        let flags = note.flags & FLAGS;
+        let appends = note.flags & libc::O_APPEND;
+        let flags =
+            FLAGS & (lower_flags(note.flags.cast_unsigned(), &host.config) as i32 | appends);
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
         if !(inode.is_regular() && (!writable || host.config.writable().is_ok())) {
             return Err(invalid(format!("node {:#x} cannot be open", note.node.0)));
         }
-        let wanted = self.decide_inode(&inode, &note, access(flags));
+        let wanted = self.decide_file(&inode, &note, flags);
         let files = &host.files;
         let joined =
             wanted.and_then(|wanted| files.resume_use(&inode, flags, note.route, wanted.as_ref()));
@@ -267,7 +310,7 @@ impl<'a> Rebuild<'a> {
         if !inode.is_directory() {
             return Err(invalid(format!("node {:#x} cannot be listed", note.node.0)));
         }
-        if let Err(why) = self.decide_inode(&inode, &note, Access::Read) {
+        if let Err(why) = self.decide_inode(&inode, &note, (Access::Read, "list")) {
             return self.lose("open directory", note.handle.0, why);
         }
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;

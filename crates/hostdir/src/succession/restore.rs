@@ -4,8 +4,8 @@
 //! handle, which can, is used only where [`Migration::accept_handles`](crate::Migration) permits.
 
 use super::format::{
-    Handle, MAGIC, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX, Reader,
-    VERSION, VERSION_UNDER_POLICY, invalid,
+    Handle, MAGIC, MOUNT_PATH_BYTES_MAX, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX,
+    OPENS_MAX, OWNERS_MAX, Reader, VERSION, VERSION_UNDER_POLICY, invalid,
 };
 use super::paths::Walker;
 use super::rebuild::{Found, Rebuild};
@@ -51,11 +51,16 @@ impl Host {
         let mut rebuild = Rebuild::new(self, true);
         // The mounts of the process that saved: their paths by index, and the other way round.
         let (mut paths, mut numbers) = (HashMap::new(), HashMap::new());
+        let mut bytes = 0;
         for _ in 0..header.mounts {
             let number = reader.u32()?;
             let path = reader.path()?;
             if number == 0 || path.is_empty() {
                 return Err(invalid("a mount of the state is the root"));
+            }
+            bytes += path.len();
+            if bytes > MOUNT_PATH_BYTES_MAX {
+                return Err(invalid("the paths of mounts are too long"));
             }
             numbers.insert(path.clone(), number);
             paths.insert(number, path);
@@ -65,7 +70,11 @@ impl Host {
             let (node, lookups, file_type) = (NodeId(reader.u64()?), reader.u64()?, reader.u32()?);
             let found = match reader.byte()? {
                 FOUND_NOT => Err(Errno::ENOENT),
-                FOUND_GONE => Ok(rebuild.nowhere(node, file_type)),
+                FOUND_GONE => {
+                    // Unknown, it answers ESTALE as well.
+                    reader.handle()?;
+                    continue;
+                }
                 FOUND_BY_PATH => {
                     let path = reader.path()?;
                     self.find_by_path(&mut walker, &path)
@@ -107,6 +116,11 @@ impl Host {
         // Rules decide by names, and without a handle there is no other way to the inode.
         if !has_handles || self.judge.has_policy() {
             found.place = self.place_of(walker, path)?;
+        }
+        let is_known = || self.tree.nodes.find(&found.identity).is_some();
+        if self.judge.has_policy() && (found.place.is_none() || is_known()) {
+            // Rules would decide by names that the state chooses, or by some of its names.
+            return Err(Errno::ESTALE);
         }
         Ok(found)
     }
@@ -213,7 +227,7 @@ fn read_header(reader: &mut Reader<'_>) -> io::Result<Header> {
     })
 }
 
-/// Additional names can only make a decision stricter.
+/// The names of nodes beside those by which they were found.
 fn read_names(reader: &mut Reader<'_>, rebuild: &Rebuild<'_>) -> io::Result<()> {
     for _ in 0..reader.count(NAMES_MAX)? {
         let node = NodeId(reader.u64()?);

@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::identity::KnownName;
 use crate::ledger::Route;
 use crate::tree::Inode;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 use thrufs::Errno;
@@ -115,12 +115,60 @@ impl Host {
             all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
             confirm(finder, &mut all);
         }
+        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
+        if self.judge.has_policy() {
+            self.keep_to_known_directories(finder, &mut all);
+        }
+        let directories = self.files.directories.iter();
+        let open: HashSet<NodeId> = directories.map(|(_, open)| open.node()).collect();
+        for located in &mut all {
+            if located.way == Way::Gone && open.contains(&located.inode.node()) {
+                located.way = Way::None;
+            }
+        }
         let lost = all.iter().filter(|it| it.way == Way::None).count();
         if lost > 0 {
             tracing::warn!(lost, "files that a client has looked up have no path");
         }
         all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
         all
+    }
+
+    /// Under a policy, a receiver takes nodes only in directories that the client knows, and those before. The path
+    /// of another link, or one since a rename on the host, may be in another directory.
+    fn keep_to_known_directories(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
+        let mut directories = HashSet::from([Vec::new()]);
+        for located in all {
+            let Way::Path(path) = &located.way else {
+                break;
+            };
+            let inode = &located.inode;
+            if !directories.contains(directory_of(path)) {
+                let known = self.known_paths(finder, inode).into_iter().find(|path| {
+                    directories.contains(directory_of(path)) && finder.leads_to(path, inode)
+                });
+                located.way = match known {
+                    Some(path) => Way::Path(path),
+                    None if inode.is_open() => Way::None,
+                    None => Way::Gone,
+                };
+            }
+            if let Way::Path(path) = &located.way
+                && inode.is_directory()
+            {
+                directories.insert(path.clone());
+            }
+        }
+    }
+
+    /// The paths of an inode by the names that the client knows.
+    fn known_paths(&self, finder: &Finder<'_>, inode: &Arc<Inode>) -> Vec<Vec<u8>> {
+        let names = inode.names().all().into_iter();
+        let path_of = |name: KnownName| {
+            let directory = self.tree.nodes.get(name.directory).ok()?;
+            Some(child(&finder.guess(&directory)?, &name.name))
+        };
+        names.filter_map(path_of).collect()
     }
 
     /// Searches the tree for inodes that are not at their probable paths.
@@ -218,6 +266,12 @@ impl Host {
     }
 }
 
+/// Without the last name; empty for the root.
+fn directory_of(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    &path[..slash.unwrap_or(0)]
+}
+
 /// Drops paths that do not lead to their inode.
 fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
     for located in all {
@@ -229,7 +283,7 @@ fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
     }
 }
 
-/// The receiver finds an inode by one name. Its other names can only make decisions stricter.
+/// The receiver finds an inode by one name.
 fn write_names(writer: &mut Writer<'_>, nodes: &[Located]) -> io::Result<()> {
     let names: Vec<(NodeId, KnownName)> = nodes
         .iter()

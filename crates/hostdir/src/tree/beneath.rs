@@ -50,7 +50,8 @@ pub(crate) fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
 
 /// A valid name.
 pub(crate) fn component_of(name: &[u8]) -> Result<CString> {
-    if name.is_empty() || name == b"." || name == b".." || name.len() > 255 {
+    let is_one = !(name.is_empty() || name.contains(&b'/') || name == b"." || name == b"..");
+    if !is_one || name.len() > 255 {
         return Err(Errno::ENOENT);
     }
     CString::new(name).map_err(|_| Errno::ENOENT)
@@ -116,8 +117,9 @@ impl Tree {
         let directory = self.nodes.get(name.directory)?;
         let descriptor = self.descriptor(&directory)?;
         let component = component_of(&name.name)?;
-        let (fd, _) = self.open_component(&descriptor, &component)?;
-        Ok(self.is_of(&fd, inode))
+        let (fd, stat) = self.open_component(&descriptor, &component)?;
+        // On another file system, a handle may be that of another file.
+        Ok(stat.stx_mnt_id == inode.mount().id && self.is_of(&fd, inode))
     }
 
     /// Whether the inode is at this path now.

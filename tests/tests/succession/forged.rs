@@ -1,0 +1,372 @@
+//! States that no server has written: what a client could not have got by requests, it does not get by one.
+
+use crate::ground::{Server, Setup, Way, config_for, mounted};
+use crate::rules::{POLICY, filled, under};
+use crate::samples;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use thrufs::{Errno, NodeId};
+use thrufs_hostdir::{AuditLog, Config, IdMap, IdRange, Migration, MigrationOnError};
+use thrufs_tests::lower::{Ground, Lower};
+
+const ROOT: NodeId = NodeId::ROOT;
+const ABORT: MigrationOnError = MigrationOnError::Abort;
+const TOLERATE: MigrationOnError = MigrationOnError::GuestError;
+/// A photograph that is read, and one that is written.
+const FILTERED: u32 = 3 | 1 << 8 | (libc::EACCES as u32) << 16;
+const WRITTEN: u32 = FILTERED + 1;
+const CACHED: u32 = 1;
+
+fn id(index: u64) -> NodeId {
+    NodeId(1 << 32 | index)
+}
+
+#[derive(Clone, Default)]
+struct State {
+    is_under_policy: bool,
+    mounts: Vec<String>,
+    /// Node, type, path; gone without a path.
+    nodes: Vec<(NodeId, u32, Option<&'static str>)>,
+    names: Vec<(NodeId, NodeId, &'static str)>,
+    /// Handle, node, flags, route.
+    files: Vec<(u64, NodeId, i32, u32)>,
+}
+
+impl State {
+    fn under_policy(nodes: &[(NodeId, &'static str)]) -> State {
+        let node = |&(node, path): &(NodeId, &'static str)| {
+            let is_file = path.ends_with("/x") || path.ends_with(".jpg") || path.ends_with(".png");
+            let file_type = if is_file {
+                libc::S_IFREG
+            } else {
+                libc::S_IFDIR
+            };
+            (node, file_type, Some(path))
+        };
+        State {
+            is_under_policy: true,
+            nodes: nodes.iter().map(node).collect(),
+            ..State::default()
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut body = b"THRUHOST".to_vec();
+        let word = |body: &mut Vec<u8>, word: usize| body.extend((word as u32).to_le_bytes());
+        let short = |body: &mut Vec<u8>, bytes: &[u8]| {
+            body.extend((bytes.len() as u16).to_le_bytes());
+            body.extend(bytes);
+        };
+        let (mounts, nodes, files) = (self.mounts.len(), self.nodes.len(), self.files.len());
+        for number in [1 + usize::from(self.is_under_policy), 5, 5, 5] {
+            word(&mut body, number);
+        }
+        for count in [mounts, nodes, files, 0, 0] {
+            word(&mut body, count);
+        }
+        let mut last = "";
+        for (number, path) in self.mounts.iter().enumerate() {
+            word(&mut body, number + 1);
+            let shared = if path.starts_with(last) {
+                last.len()
+            } else {
+                0
+            };
+            body.extend((shared as u16).to_le_bytes());
+            short(&mut body, &path.as_bytes()[shared..]);
+            last = path;
+        }
+        for (node, file_type, path) in &self.nodes {
+            body.extend(node.0.to_le_bytes());
+            body.extend(1u64.to_le_bytes());
+            word(&mut body, *file_type as usize);
+            match path {
+                None => body.push(3),
+                Some(path) => {
+                    body.extend([1, 0, 0]);
+                    short(&mut body, path.as_bytes());
+                }
+            }
+            body.extend([0; 6]);
+        }
+        if self.is_under_policy {
+            word(&mut body, self.names.len());
+        }
+        for (node, directory, name) in &self.names {
+            body.extend(node.0.to_le_bytes());
+            body.extend(directory.0.to_le_bytes());
+            short(&mut body, name.as_bytes());
+        }
+        for (handle, node, flags, route) in &self.files {
+            body.extend((1u64 << 32 | handle).to_le_bytes());
+            body.extend(node.0.to_le_bytes());
+            body.extend(flags.to_le_bytes());
+            body.extend([0, 1]);
+            if self.is_under_policy {
+                body.extend(0u64.to_le_bytes());
+                word(&mut body, *route as usize);
+            }
+        }
+        let mut state = Vec::new();
+        for chunk in body.chunks(1 << 20) {
+            word(&mut state, chunk.len());
+            state.extend(chunk);
+        }
+        word(&mut state, 0);
+        state
+    }
+
+    fn restored(
+        &self,
+        server: &Server,
+        source: &Path,
+        on_error: MigrationOnError,
+    ) -> io::Result<()> {
+        let migration = Migration {
+            on_error,
+            ..Migration::default()
+        };
+        // INIT stands before it, as the client sent it.
+        let mut state = server.saved()?;
+        let begins = state.windows(8).position(|it| it == b"THRUHOST").unwrap();
+        state.truncate(begins - 4);
+        state.extend(self.bytes());
+        server.restored(source, migration, &state)
+    }
+}
+
+fn handle(number: u64) -> u64 {
+    1 << 32 | number
+}
+
+fn served(setup: impl Into<Setup>) -> (Ground, Server) {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    filled(ground.source());
+    let server = Server::new(ground.source(), setup);
+    (ground, server)
+}
+
+/// Nodes 2 and 3 are a file and its directory.
+#[test]
+fn no_node_has_a_name_that_does_not_lead_to_it() {
+    const RULES: &str = "[[rule]]\npath = \"denied\"\naction = \"hide\"\n\
+         [[rule]]\npath = \"photos/**\"\naction = \"redact\"\nredact = \"gps\"\n";
+    let (ground, server) = served(under(Way::Paths, RULES));
+    let source = ground.source();
+    let client = mounted(&server);
+    let root = client.root();
+    let (file, directory) = (id(2), id(3));
+    let names = [
+        "harmless",
+        "./denied/x",
+        "denied//x",
+        "./photos/a.jpg",
+        "photos/a.jpg",
+        "x",
+        "a.jpg",
+    ];
+    for (path, above) in [("denied/x", "denied"), ("photos/a.jpg", "photos")] {
+        for name in names {
+            let with = |nodes: &[(NodeId, &'static str)]| State {
+                names: vec![
+                    (file, ROOT, name),
+                    (file, id(4), name),
+                    (directory, ROOT, name),
+                ],
+                ..State::under_policy(nodes)
+            };
+            // Without its directory, also if that comes later.
+            for state in [
+                with(&[(file, path)]),
+                with(&[(file, path), (directory, above)]),
+            ] {
+                assert!(state.restored(&server, source, ABORT).is_err(), "{name}");
+                state.restored(&server, source, TOLERATE).unwrap();
+                let shown = root.getattr(file).map(drop);
+                assert_eq!(shown, Err(Errno::ESTALE), "{path} as {name}");
+                let opened = root.open(file, libc::O_RDONLY).map(drop);
+                assert_eq!(opened, Err(Errno::ESTALE), "{path} as {name}");
+            }
+            // A second node of the same file.
+            let twice = with(&[(directory, above), (id(4), path), (file, path)]);
+            assert!(twice.restored(&server, source, ABORT).is_err(), "{name}");
+            // With it: the other names are none.
+            with(&[(directory, above), (file, path), (id(4), "plain")])
+                .restored(&server, source, ABORT)
+                .unwrap();
+            if above == "photos" {
+                let opened = root.open(file, libc::O_RDONLY).unwrap().fh;
+                let shown = root.read(file, opened, 0, 1 << 20).unwrap();
+                assert!(samples::is_clean(&shown), "{name}");
+                continue;
+            }
+            for node in [directory, file] {
+                assert_eq!(root.getattr(node).map(drop), Err(Errno::ENOENT), "{name}");
+            }
+            let opened = root.open(file, libc::O_RDONLY).map(drop);
+            assert_eq!(opened, Err(Errno::ENOENT), "{name}");
+            let inside = root.lookup(directory, b"x").unwrap();
+            assert_eq!(inside.nodeid, 0, "{name}");
+            assert!(root.opendir(directory).is_err(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn no_state_makes_the_writer_of_a_redacted_file() {
+    let (ground, server) = served(under(Way::Paths, POLICY));
+    let source = ground.source();
+    let client = mounted(&server);
+    let root = client.root();
+    let mut state = State::under_policy(&[(id(3), "photos"), (id(2), "photos/a.jpg")]);
+    for (route, written) in [(WRITTEN, Errno::EBADF), (FILTERED, Errno::EACCES)] {
+        state.files = vec![(1, id(2), libc::O_RDWR, route)];
+        let is_refused = state.restored(&server, source, ABORT).is_err();
+        assert_eq!(is_refused, route == WRITTEN);
+        state.restored(&server, source, TOLERATE).unwrap();
+        assert_eq!(root.write(id(2), handle(1), 22, b"\x99", 0), Err(written));
+        let opened = root.open(id(2), libc::O_RDONLY).unwrap().fh;
+        let shown = root.read(id(2), opened, 0, 1 << 20).unwrap();
+        assert!(samples::is_clean(&shown));
+    }
+}
+
+#[test]
+fn an_open_file_of_a_state_has_the_types_of_the_rule_here() {
+    let rules = "[[rule]]\npath = \"photos/**\"\ncontent = \"image/png\"\naction = \"redact\"\nredact = \"gps\"\n";
+    let (ground, server) = served(under(Way::Paths, rules));
+    let client = mounted(&server);
+    let root = client.root();
+    let mut state = State::under_policy(&[(id(3), "photos"), (id(2), "photos/a.jpg")]);
+    state.files = vec![(1, id(2), libc::O_RDONLY, FILTERED)];
+    state.restored(&server, ground.source(), TOLERATE).unwrap();
+    assert!(root.open(id(2), libc::O_RDONLY).is_err());
+    assert!(root.read(id(2), handle(1), 0, 1 << 20).is_err());
+}
+
+#[test]
+fn an_audited_file_that_a_state_has_open_is_recorded() {
+    let mut setup = under(
+        Way::Paths,
+        "[[rule]]\npath = \"plain/**\"\naction = \"audit\"\n",
+    );
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let file = fs::File::options().append(true).open(log.path());
+    setup.resources.audit_log = AuditLog::new(Some(file.unwrap().into()));
+    let (ground, server) = served(setup);
+    let _client = mounted(&server);
+    let mut state = State::under_policy(&[(id(3), "plain"), (id(2), "plain/x")]);
+    state.files = vec![(1, id(2), libc::O_RDWR, CACHED)];
+    state.restored(&server, ground.source(), ABORT).unwrap();
+    let text = fs::read_to_string(log.path()).unwrap();
+    assert_eq!(
+        text.matches("\"outcome\":\"migrated\"").count(),
+        1,
+        "{text}"
+    );
+    assert!(
+        text.contains("\"path\":\"plain/x\",\"access\":\"read and write\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn files_of_a_state_are_opened_as_by_a_request() {
+    // As user 1000, clients have files of the host's root.
+    let map = IdMap::Ranges(vec![IdRange {
+        client: 1000,
+        host: 0,
+        count: 1,
+    }]);
+    let (ground, server) = served(Config {
+        uid_map: map.clone(),
+        gid_map: map,
+        callers_are_local: false,
+        ..config_for(Way::Paths)
+    });
+    let source = ground.source();
+    let client = mounted(&server);
+    let root = client.root();
+    chown(source.join("denied/x"), Some(5), None).unwrap();
+    fs::set_permissions(source.join("plain/x"), PermissionsExt::from_mode(0o4755)).unwrap();
+    let mut state = State::under_policy(&[(id(2), "denied/x"), (id(3), "plain/x")]);
+    state.is_under_policy = false;
+    state.files = vec![
+        (1, id(2), libc::O_RDWR, 0),
+        (2, id(3), libc::O_RDONLY | libc::O_DIRECT, 0),
+    ];
+    assert!(
+        state.restored(&server, source, ABORT).is_err(),
+        "of no user of the map"
+    );
+    state.restored(&server, source, TOLERATE).unwrap();
+    assert_eq!(root.write(id(2), handle(1), 0, b"C", 0), Err(Errno::EBADF));
+    assert_eq!(
+        root.read(id(3), handle(2), 1, 3).unwrap(),
+        b"ont",
+        "not O_DIRECT"
+    );
+    let mode = || {
+        fs::metadata(source.join("plain/x"))
+            .unwrap()
+            .permissions()
+            .mode()
+    };
+    assert_eq!(mode(), 0o10_4755);
+    state.files = vec![(1, id(3), libc::O_RDWR, 0)];
+    state.restored(&server, source, ABORT).unwrap();
+    assert_eq!(mode(), 0o10_0755, "a store through a map drops nothing");
+}
+
+#[test]
+fn nodes_without_a_file_of_their_own_take_bounded_memory() {
+    let (ground, server) = served(config_for(Way::Paths));
+    let source = ground.source();
+    let client = mounted(&server);
+    let node = |path| move |at: u64| (id(2 + at), libc::S_IFREG, path);
+    let mut state = State {
+        nodes: (0..300_000).map(node(None)).collect(),
+        ..State::default()
+    };
+    state.restored(&server, source, ABORT).unwrap();
+    assert_eq!(server.statistics().inodes, 1);
+    assert_eq!(client.root().getattr(id(9)).map(drop), Err(Errno::ESTALE));
+    state.nodes = (0..300_000).map(node(Some("of-one"))).collect();
+    let refused = state.restored(&server, source, ABORT).unwrap_err();
+    assert!(
+        refused.to_string().contains("have no file here"),
+        "{refused}"
+    );
+    // The paths of mounts: each shares almost all of its bytes with the one before.
+    let long = "n/".repeat(30_000);
+    let mounts = (0..200)
+        .map(|at| long.clone() + &"m".repeat(at + 1))
+        .collect();
+    let mounts = State {
+        mounts,
+        ..State::default()
+    };
+    let refused = mounts.restored(&server, source, ABORT).unwrap_err();
+    assert!(refused.to_string().contains("paths of mounts"), "{refused}");
+}
+
+/// The other direction: what an honest server saves is found in directories that the client knows.
+#[test]
+fn files_that_the_host_moved_to_unknown_directories_end_no_migration() {
+    let rules = "[[rule]]\npath = \"denied/**\"\naction = \"deny\"\n";
+    let (ground, server) = served(under(Way::Paths, rules));
+    let source = ground.source();
+    let client = mounted(&server);
+    let root = client.root();
+    fs::create_dir(source.join("beside")).unwrap();
+    let [moved, linked] = ["plain/x", "direct"].map(|path| root.walk(path).unwrap());
+    fs::rename(source.join("plain/x"), source.join("beside/x")).unwrap();
+    fs::hard_link(source.join("direct"), source.join("beside/direct")).unwrap();
+    server.passed_on(Way::Paths, source);
+    assert_eq!(root.getattr(moved).map(drop), Err(Errno::ESTALE));
+    assert!(root.open(linked, libc::O_RDONLY).is_ok());
+    let found = root.walk("beside/x").unwrap();
+    assert!(root.open(found, libc::O_RDONLY).is_ok());
+}
