@@ -74,7 +74,7 @@ impl<'a> Run<'a> {
         let percent = plan.percent.map_or_else(pace, Ok)?;
         if plan.percent.is_none() && percent < PERCENT {
             remarks.push(format!(
-                "{shown} is slow: a measurement has {percent} % of 8,000 files and 256 MiB"
+                "{shown} is slow: a measurement has {percent} % of 8,000 files and 256 MiB (--percent)"
             ));
             progress.line(&remarks[0]);
         }

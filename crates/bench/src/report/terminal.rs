@@ -58,12 +58,22 @@ fn method(lines: &[Line<'_>]) -> String {
     let Some(most) = ratios.max_by_key(|ratio| ratio.count) else {
         return "Nothing was compared.".to_owned();
     };
+    let (rounds, sure) = match most.count {
+        1 => (
+            "One round".to_owned(),
+            "which tells no two apart".to_owned(),
+        ),
+        count => (
+            format!("{count} interleaved rounds"),
+            format!(
+                "the median, ± half the interval in which the true one lies with a chance of {:.0} %",
+                most.confidence * 100.0
+            ),
+        ),
+    };
     format!(
-        "{} interleaved rounds. The column native is the directory's own rate; every other figure is a share of \
-         it, of the same round (1 is as fast, 0.5 takes twice as long): the median, ± half the interval in which \
-         the true one lies with a chance of {:.0} %.",
-        most.count,
-        most.confidence * 100.0
+        "{rounds}. The column native is the directory's own rate; every other figure is a share of it, of the \
+         same round (1 is as fast, 0.5 takes twice as long): {sure}."
     )
 }
 
@@ -105,6 +115,7 @@ pub(super) fn with_bar(ratio: &Middle) -> String {
     let times = figure::times;
     let median = times(ratio.median);
     match ratio.spread() {
+        _ if ratio.count == 1 => median,
         ..=1.0 => format!("{median} ±{:.0} %", ratio.spread() * 100.0),
         _ => format!(
             "{median} [{} to {}]",
