@@ -133,7 +133,7 @@ impl State {
         let begins = state.windows(8).position(|it| it == b"THRUHOST").unwrap();
         state.truncate(begins - 4);
         state.extend(self.bytes());
-        server.restored(source, migration, &state)
+        server.restored_in(source, migration, &state)
     }
 }
 
@@ -364,7 +364,7 @@ fn files_that_the_host_moved_to_unknown_directories_end_no_migration() {
     let [moved, linked] = ["plain/x", "direct"].map(|path| root.walk(path).unwrap());
     fs::rename(source.join("plain/x"), source.join("beside/x")).unwrap();
     fs::hard_link(source.join("direct"), source.join("beside/direct")).unwrap();
-    server.passed_on(Way::Paths, source);
+    server.passed_on(Way::Paths);
     assert_eq!(root.getattr(moved).map(drop), Err(Errno::ESTALE));
     assert!(root.open(linked, libc::O_RDONLY).is_ok());
     let found = root.walk("beside/x").unwrap();
