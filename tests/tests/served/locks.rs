@@ -1,10 +1,11 @@
 //! Which owner F_GETLK reports for a conflicting lock, and when an owner's locks are dropped.
 
 use super::mount_locks::ten_bytes;
-use super::{is_root, lock, serve, shared_locks};
+use super::{Served, is_root, lock, serve, shared_locks};
 use std::fs::File;
-use thrufs::Errno;
-use thrufs_abi::{LkFlags, LockOwner, NodeId};
+use thrufs::{Errno, Outcome, Result};
+use thrufs_abi::layout::LkIn;
+use thrufs_abi::{LkFlags, LockOwner, NodeId, Opcode};
 use thrufs_hostdir::Config;
 use thrufs_sys::lock::{LockKind, ofd_set};
 use thrufs_tests::skip_if;
@@ -152,4 +153,96 @@ fn a_flock_of_an_open_file_costs_no_further_descriptor() {
     let mut flock = lock(fh, 1, libc::F_RDLCK);
     flock.lk_flags = LkFlags::FLOCK.bits();
     assert_eq!(user.setlk(node, &flock, false), Ok(()));
+}
+
+/// A file that many locks are set of by a user, for reading.
+struct Crowded {
+    served: Served,
+    node: NodeId,
+    fh: u64,
+}
+
+impl Crowded {
+    fn new() -> Crowded {
+        let served = serve(shared_locks());
+        served.write("file", b"");
+        let node = served.client.root().walk("file").unwrap();
+        let fh = served.client.user(1001, 1001).open(node, libc::O_RDONLY);
+        let fh = fh.unwrap().fh;
+        Crowded { served, node, fh }
+    }
+
+    fn range(&self, owner: u64, kind: i32, start: u64, bytes: u64) -> LkIn {
+        let mut arg = lock(self.fh, owner, kind);
+        (arg.lk.start, arg.lk.end) = (start, start + bytes - 1);
+        arg
+    }
+
+    fn set(&self, uid: u32, range: &LkIn) -> Result<()> {
+        let user = self.served.client.user(uid, uid);
+        user.setlk(self.node, range, false)
+    }
+}
+
+/// Each question to the kernel about a lock takes as long as the file has locks.
+#[test]
+fn what_one_user_locks_of_a_file_is_bounded() {
+    skip_if!(!is_root());
+    let file = &Crowded::new();
+    let (read, unlock) = (libc::F_RDLCK, libc::F_UNLCK);
+    let set = |owner, kind, number: u64, bytes| {
+        let range = file.range(owner, kind, AS_THEY_ARE + number * 4, bytes);
+        file.set(1001, &range)
+    };
+    for number in 0..3000 {
+        assert_eq!(set(1, read, number, 3), Ok(()), "few at a time");
+        assert_eq!(set(1, unlock, number, 3), Ok(()));
+    }
+    let refused = (0..3000).find(|number| set(1, read, *number, 3) != Ok(()));
+    assert!(
+        refused.is_some_and(|it| (1000..1025).contains(&it)),
+        "{refused:?}"
+    );
+    for owner in [1, 2] {
+        assert_eq!(set(owner, read, 5000, 3), Err(Errno::ENOLCK));
+    }
+    let parts = file.range(1, unlock, AS_THEY_ARE + 1, 1);
+    assert_eq!(file.set(1001, &parts), Err(Errno::ENOLCK), "it splits one");
+    for uid in [1002, 0] {
+        let other = file.range(u64::from(uid) + 10, read, AS_THEY_ARE, 1);
+        assert_eq!(file.set(uid, &other), Ok(()));
+    }
+    for number in 0..10 {
+        assert_eq!(set(1, unlock, number, 3), Ok(()));
+    }
+    assert_eq!(set(2, read, 5000, 3), Ok(()));
+    let everything = lock(file.fh, 1, unlock);
+    assert_eq!(file.set(1001, &everything), Ok(()));
+    for number in 0..1000 {
+        assert_eq!(set(2, read, number, 3), Ok(()));
+    }
+}
+
+/// The thread that reads requests serves others.
+#[test]
+fn a_request_about_a_file_with_many_locks_is_carried_out_where_it_may_sleep() {
+    let file = &Crowded::new();
+    let range = |kind, owner| file.range(owner, kind, AS_THEY_ARE + owner * 4, 1);
+    let is_deferred = |opcode, arg: &LkIn| {
+        let request = file.served.client.root().request(opcode, file.node);
+        let mut reply = vec![0; 4096];
+        let dispatcher = file.served.client.dispatcher();
+        let request = request.arg(arg).finish();
+        let outcome = dispatcher.dispatch(&request, &mut reply, false);
+        matches!(outcome, Outcome::Defer(_))
+    };
+    let write = range(libc::F_WRLCK, 1);
+    file.set(0, &range(libc::F_RDLCK, 2)).unwrap();
+    assert!(!is_deferred(Opcode::Getlk, &write));
+    for owner in 3..100 {
+        file.set(0, &range(libc::F_RDLCK, owner)).unwrap();
+    }
+    assert!(is_deferred(Opcode::Getlk, &write));
+    assert!(is_deferred(Opcode::Setlk, &range(libc::F_RDLCK, 1)));
+    assert!(is_deferred(Opcode::Setlk, &range(libc::F_UNLCK, 2)));
 }

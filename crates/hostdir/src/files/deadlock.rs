@@ -3,8 +3,9 @@
 //! A kernel that keeps the locks itself refuses a wait that closes a cycle with EDEADLK. Here locks are OFD
 //! locks, for which it detects none. So the server records each wait, and before it adds one, follows from
 //! its request the owners that hold the range and wait themselves. What they hold is asked of the lower
-//! kernel (Linux 6.5), so nothing is out of date. All under one lock: of two requests that would wait for
-//! each other, the second sees the first.
+//! kernel (Linux 6.5), so nothing is out of date. A wait is recorded before the search, which looks at those
+//! recorded before it: of two requests that would wait for each other, the second sees the first, and no
+//! search holds up another.
 //!
 //! **Limits.** Waits and locks on the host or through another server are not seen. The wire does not say
 //! whether an owner is a process or an open file (OFD), which natively may deadlock: it is refused like a
@@ -12,6 +13,7 @@
 
 use super::lock_owners::own_locks;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::os::fd::AsFd;
 use thrufs::{Errno, Result};
 use thrufs_abi::{LockOwner, NodeId};
@@ -22,6 +24,9 @@ const WAITS_MAX: usize = 256;
 
 /// Most locks of one owner that are looked at within the range.
 const RANGES_MAX: usize = 256;
+
+/// Most questions to the lower kernel for one wait. A cycle that takes more is not found.
+pub(crate) const QUESTIONS_MAX: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
@@ -59,11 +64,14 @@ impl Waits {
         holds: impl Fn(NodeId, LockOwner, &RangeLock) -> bool,
     ) -> Result<Waiting<'_>> {
         let mut list = self.list.lock();
-        if closes_cycle(&list, &wait, holds) {
-            return Err(Errno::EDEADLK);
-        }
+        let before = list.clone();
         list.push(wait);
-        Ok(Waiting { waits: self, wait })
+        drop(list);
+        let waiting = Waiting { waits: self, wait };
+        match closes_cycle(&before, &wait, holds) {
+            true => Err(Errno::EDEADLK),
+            false => Ok(waiting),
+        }
     }
 }
 
@@ -93,11 +101,16 @@ fn closes_cycle(
     false
 }
 
-/// Whether an open file holds an OFD lock that conflicts with `wanted`.
-pub(crate) fn conflicts_with(fd: impl AsFd, wanted: &RangeLock) -> bool {
+/// Whether an open file holds an OFD lock that conflicts with `wanted`, as far as `questions` may be asked.
+pub(crate) fn conflicts_with(fd: impl AsFd, wanted: &RangeLock, questions: &Cell<usize>) -> bool {
     let conflicts =
         |held: RangeLock| held.kind == LockKind::Write || wanted.kind == LockKind::Write;
-    own_locks(fd, wanted.start, wanted.end)
+    let mut own = own_locks(fd, wanted.start, wanted.end);
+    let ask = || {
+        questions.set(questions.get().checked_sub(1)?);
+        own.next()
+    };
+    std::iter::from_fn(ask)
         .take(RANGES_MAX)
         // An error on older kernels: nothing is known there.
         .map_while(Result::ok)
@@ -187,6 +200,23 @@ mod tests {
     }
 
     #[test]
+    fn a_search_holds_up_no_other_wait() {
+        let waits = &Waits::default();
+        let _waiting = waits.enter(wait(1, 2), own).ok().unwrap();
+        let holds = |_: NodeId, _: LockOwner, _: &RangeLock| {
+            std::thread::scope(|scope| {
+                let (entered, has_entered) = std::sync::mpsc::channel();
+                scope.spawn(move || entered.send(waits.enter(wait(4, 5), own).is_ok()));
+                let patience = std::time::Duration::from_secs(10);
+                // Without a limit, this would hang.
+                assert_eq!(has_entered.recv_timeout(patience), Ok(true));
+            });
+            false
+        };
+        assert!(waits.enter(wait(3, 1), holds).is_ok());
+    }
+
+    #[test]
     fn ofd_locks_conflict_with_other_owners_only() {
         use LockKind::{Read, Write};
         use thrufs_sys::lock;
@@ -208,8 +238,11 @@ mod tests {
             (range(Read, 29, 100), true),
             (range(Write, 30, u64::MAX), false),
         ] {
-            assert_eq!(conflicts_with(&one, &wanted), expected, "{wanted:?}");
-            assert!(!conflicts_with(&other, &wanted));
+            let questions = Cell::new(QUESTIONS_MAX);
+            let is_in_way = conflicts_with(&one, &wanted, &questions);
+            assert_eq!(is_in_way, expected, "{wanted:?}");
+            assert!(!conflicts_with(&other, &wanted, &questions));
+            assert!(!conflicts_with(&one, &wanted, &Cell::new(0)));
         }
     }
 }

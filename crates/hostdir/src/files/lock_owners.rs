@@ -1,14 +1,19 @@
 //! The owners of shared POSIX and OFD locks, each with a lower open file for each inode.
+//!
+//! **Bounds.** What an owner holds is asked of the lower kernel, range by range, and each answer takes as long as
+//! the file has locks. So what all owners of a file hold is bounded ([`RANGES_MAX`]), and a request about a file of
+//! which they hold many is carried out where it may sleep. A change of locks is taken for the most that it may add;
+//! the kernel is asked when that has come to more than twice what it said before, and at the bound.
 
 use super::moved_ranges::{SHIFT, shifted};
 use crate::ledger::{Key, OwnerNote};
 use crate::quota::QuotaCharge;
 use crate::tree::Tree;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thrufs::{Errno, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
@@ -26,6 +31,22 @@ pub(crate) const USER_OWNERS_MAX: usize = OWNERS_MAX / 2;
 
 pub(crate) const USERS_OWNERS_MAX: usize = OWNERS_MAX / 4 * 3;
 
+/// Most ranges that all owners of a file hold; one that holds none counts as one.
+const RANGES_MAX: usize = 2048;
+
+/// Of one user, and of all users but root and the server's.
+const USER_RANGES_MAX: usize = RANGES_MAX / 2;
+const USERS_RANGES_MAX: usize = RANGES_MAX / 4 * 3;
+
+/// From how many on they are many.
+const MANY: usize = 64;
+
+/// How many ranges a change may add: it splits one in three.
+const SPLIT: usize = 2;
+
+/// How many an owner may have added before it is asked what it holds.
+const UNCOUNTED: usize = 16;
+
 pub(crate) struct OwnerFile {
     pub(crate) fd: OwnedFd,
     /// With the open file of its first lock.
@@ -35,7 +56,11 @@ pub(crate) struct OwnerFile {
     /// Its index in the ledger, if it has one.
     pub(crate) place: Option<u32>,
     /// For the user who locks.
-    _charges: OwnerCharges,
+    charges: OwnerCharges,
+    /// How many ranges it holds at most, but for changes under way.
+    ranges: AtomicUsize,
+    /// How many it held when the kernel was last asked.
+    counted: AtomicUsize,
 }
 
 impl OwnerFile {
@@ -50,7 +75,9 @@ impl OwnerFile {
             handle: AtomicU64::new(noted.handle.0),
             noted,
             place,
-            _charges: charges,
+            charges,
+            ranges: AtomicUsize::new(0),
+            counted: AtomicUsize::new(0),
         }
     }
 
@@ -64,6 +91,38 @@ impl OwnerFile {
             handle: FileHandle(self.handle.load(Ordering::Relaxed)),
             ..self.noted
         }
+    }
+
+    /// To be called after a change of its locks.
+    pub(super) fn has_changed(&self) {
+        let ranges = self.ranges.fetch_add(SPLIT, Ordering::Relaxed) + SPLIT;
+        if ranges > 2 * self.counted.load(Ordering::Relaxed) + UNCOUNTED {
+            self.count();
+        }
+    }
+
+    /// Asks how many ranges it holds. Older kernels do not say.
+    pub(super) fn count(&self) {
+        let held = own_locks(&self.fd, 0, END_OF_FILE);
+        let held = held.map_while(Result::ok).count();
+        self.ranges.store(held, Ordering::Relaxed);
+        self.counted.store(held, Ordering::Relaxed);
+    }
+
+    fn is_counted(&self) -> bool {
+        self.ranges.load(Ordering::Relaxed) == self.counted.load(Ordering::Relaxed)
+    }
+
+    /// The user who locks; `None` for root and the server's user.
+    fn user(&self) -> Option<u32> {
+        self.charges[0].as_ref().map(QuotaCharge::uid)
+    }
+
+    /// Whether an unlock would split a range of it.
+    fn is_split_by(&self, unlocked: &RangeLock) -> bool {
+        let first = own_locks(&self.fd, unlocked.start, unlocked.end).next();
+        let is_split = |held: RangeLock| held.start < unlocked.start && held.end > unlocked.end;
+        first.is_some_and(|held| held.is_ok_and(is_split))
     }
 
     /// Gives up its locks, which a stored duplicate or another request could hold on to.
@@ -153,7 +212,7 @@ pub(super) fn give_up_ranges(fd: impl AsFd) {
     }
 }
 
-type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
+type OwnerFiles = BTreeMap<(NodeId, LockOwner), Arc<OwnerFile>>;
 
 #[derive(Default)]
 pub(crate) struct LockOwners {
@@ -164,6 +223,28 @@ pub(crate) struct LockOwners {
 fn free_place(files: &OwnerFiles) -> u32 {
     let taken: HashSet<u32> = files.values().filter_map(|file| file.place).collect();
     (0..).find(|place| !taken.contains(place)).unwrap_or(0)
+}
+
+/// The owners of a node beside the mount, whose number is the highest.
+fn of_node(files: &OwnerFiles, node: NodeId) -> impl Iterator<Item = &Arc<OwnerFile>> {
+    let owners = files.range((node, LockOwner(0))..(node, MOUNT));
+    owners.map(|(_, file)| file)
+}
+
+fn has_room(owners: &[Arc<OwnerFile>], user: Option<u32>) -> bool {
+    let sum = |is_of: &dyn Fn(Option<u32>) -> bool| {
+        let owners = owners.iter().filter(|owner| is_of(owner.user()));
+        let ranges = owners.map(|owner| owner.ranges.load(Ordering::Relaxed).max(1));
+        ranges.sum::<usize>() + SPLIT
+    };
+    let is_within = match user {
+        None => true,
+        user => {
+            sum(&|other| other == user) <= USER_RANGES_MAX
+                && sum(&|other| other.is_some()) <= USERS_RANGES_MAX
+        }
+    };
+    is_within && sum(&|_| true) <= RANGES_MAX
 }
 
 impl LockOwners {
@@ -177,13 +258,45 @@ impl LockOwners {
     /// The owners of locks on a node, beside the mount.
     fn others(&self, node: NodeId, owner: LockOwner) -> Vec<Arc<OwnerFile>> {
         let files = self.files.lock();
-        let is_other = |(n, o): &(NodeId, LockOwner)| *n == node && *o != owner && *o != MOUNT;
-        let others = files.iter().filter(|(key, _)| is_other(key));
-        others.map(|(_, file)| Arc::clone(file)).collect()
+        let others = of_node(&files, node).filter(|file| file.noted.owner != owner);
+        others.map(Arc::clone).collect()
     }
 
     pub(super) fn has_any(&self, node: NodeId) -> bool {
-        !self.others(node, MOUNT).is_empty()
+        of_node(&self.files.lock(), node).next().is_some()
+    }
+
+    /// Whether questions about a node take long.
+    pub(super) fn has_many(&self, node: NodeId) -> bool {
+        let files = self.files.lock();
+        let mut counted = 0;
+        of_node(&files, node).any(|file| {
+            counted += 1 + file.counted.load(Ordering::Relaxed);
+            counted > MANY
+        })
+    }
+
+    /// Whether the owners of its node hold few enough ranges for one to change its own. Fails with `ENOLCK`.
+    pub(super) fn check_room(&self, file: &OwnerFile) -> Result<()> {
+        let owners = self.others(file.noted.node, MOUNT);
+        if has_room(&owners, file.user()) {
+            return Ok(());
+        }
+        let uncounted = owners.iter().filter(|owner| !owner.is_counted());
+        uncounted.for_each(|owner| owner.count());
+        match has_room(&owners, file.user()) {
+            true => Ok(()),
+            false => Err(Errno::ENOLCK),
+        }
+    }
+
+    /// As [`check_room`](Self::check_room) for an unlock, which fails only where it would split a range.
+    pub(super) fn check_room_to_unlock(&self, file: &OwnerFile, range: &RangeLock) -> Result<()> {
+        self.check_room(file)
+            .or_else(|full| match file.is_split_by(range) {
+                true => Err(full),
+                false => Ok(()),
+            })
     }
 
     pub(super) fn hold_exactly(&self, node: NodeId, asking: LockOwner) -> Exact {
@@ -273,7 +386,7 @@ impl LockOwners {
         if files.is_empty() {
             return Vec::new();
         }
-        let removed = files.extract_if(|_, file| file.note().handle == handle);
+        let removed = files.extract_if(.., |_, file| file.note().handle == handle);
         removed.map(|(_, file)| file).collect()
     }
 

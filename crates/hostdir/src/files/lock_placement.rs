@@ -162,11 +162,12 @@ impl Files {
         self.mount_locks.held(inode.node()).is_some()
     }
 
-    /// Completes moves of locks, and gives up locks of the mount that no owner needs, after a session was resumed.
+    /// Counts locks, completes moves of them, and gives up locks of the mount that no owner needs, after a session was resumed.
     pub(crate) fn settle_mount_locks(&self) {
         for owner in self.locks.all() {
             let note = owner.note();
             if note.owner != MOUNT {
+                owner.count();
                 continue;
             }
             if self.mount_locks.held(note.node).is_some()

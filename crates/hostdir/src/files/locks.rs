@@ -10,7 +10,7 @@
 //! [by the mount](crate::files::mount_lock) for all of them.
 
 use super::Files;
-use super::deadlock::{Wait, Waiting, conflicts_with};
+use super::deadlock::{QUESTIONS_MAX, Wait, Waiting, conflicts_with};
 use super::lock_owners::{MOUNT, OwnerCharges, OwnerFile};
 use super::moved_ranges::{shifted, unshifted};
 use super::open_file::OpenFile;
@@ -19,6 +19,7 @@ use crate::ledger::{Key, OwnerNote};
 use crate::quota::UserQuotas;
 use crate::stat::{content_version, stat_open};
 use crate::tree::{Inode, Noted};
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -89,6 +90,7 @@ impl Files {
             {
                 notes.note_owner(place, known.note());
             }
+            self.locks.check_room(&known)?;
             return Ok(known);
         }
         let file = self.file_of(node, args.handle)?;
@@ -104,7 +106,11 @@ impl Files {
         let charge =
             |quotas: &Arc<UserQuotas>| quotas.charge(context.uid()).map_err(|_| Errno::ENOLCK);
         let charges = [charge(&self.lock_quotas)?, charge(&self.quotas)?];
-        self.enter_owner(self.open_for_owner(file, note, charges)?)
+        let file = self.open_for_owner(file, note, charges)?;
+        if note.owner != MOUNT {
+            self.locks.check_room(&file)?;
+        }
+        self.enter_owner(file)
     }
 
     /// Inserts an owner, and stores its file outside this process.
@@ -172,12 +178,15 @@ impl Files {
 
     pub(crate) fn getlk(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         args: &LockArgs,
     ) -> Result<Option<LockArgs>> {
         self.have_locks();
         let wanted = range(args)?;
+        if self.locks.has_many(node) {
+            context.require_blocking()?;
+        }
         let file = self.file_of(node, args.handle)?;
         let owner = match self.locks.get(node, args.owner) {
             Some(known) => known,
@@ -228,7 +237,12 @@ impl Files {
             return self.flock(context, node, args, wait);
         }
         let range = range(args)?;
-        if range.kind == LockKind::Unlock {
+        let is_unlock = range.kind == LockKind::Unlock;
+        // An unlock by F_SETLKW would take a place of those that wait for locks.
+        if !(wait && is_unlock) && self.locks.has_many(node) {
+            context.require_blocking()?;
+        }
+        if is_unlock {
             return self.unlock(node, args.owner, &range);
         }
         let open = self.file_of(node, args.handle)?;
@@ -252,6 +266,7 @@ impl Files {
                 joined.as_ref().map_or(Ok(()), |it| it.end_wait(&file))
             },
         )?;
+        file.has_changed();
         match joined {
             // All was refreshed when the mount locked the file.
             Some(joined) if joined.is_moved() => Ok(()),
@@ -318,9 +333,10 @@ impl Files {
 
     /// Registers an owner as waiting, unless that closes a cycle.
     fn wait_for(&self, node: NodeId, owner: LockOwner, range: RangeLock) -> Result<Waiting<'_>> {
+        let questions = Cell::new(QUESTIONS_MAX);
         let holds = |node, owner, range: &RangeLock| {
             let file = self.locks.get(node, owner);
-            file.is_some_and(|file| conflicts_with(&file.fd, range))
+            file.is_some_and(|file| conflicts_with(&file.fd, range, &questions))
         };
         self.lock_waits.enter(Wait { node, owner, range }, holds)
     }

@@ -15,9 +15,11 @@
 //! a lock of the mount for reading. One for writing keeps the host out by itself, but could not move without a
 //! moment in which the host can take it: ranges of other owners wait for it.
 //!
-//! **Changes.** What is held is of a node, in a table under a lock. A request that is about to lock is counted
-//! ([`Joined`]): meanwhile the file stays locked. One request at a time changes what the mount holds, or a thread
-//! gives it up; others wait.
+//! **Changes.** What is held is of a node, in a table under a lock, under which the kernel is asked nothing: all files
+//! share it. A request that is about to lock is counted ([`Joined`]): meanwhile the file stays locked. One request at a
+//! time changes what the mount holds, or a thread gives it up; others wait. Locks are moved, and ranges unlocked,
+//! under a lock of the node, taken before that of the table. Of requests that find out whether the lock is still needed,
+//! the last decides.
 //!
 //! **Turns.** Once a file has been locked for [`TURN`], an owner that holds nothing waits until the others have
 //! unlocked, and the host may lock; not for longer than [`DRAIN_MAX`].
@@ -85,6 +87,10 @@ struct State {
     held: Option<LockKind>,
     /// Whether a request or a thread is about to change that.
     is_changing: bool,
+    /// Held while locks of owners are moved or unlocked.
+    moving: Arc<Mutex<()>>,
+    /// How often it was asked whether the lock is still needed.
+    settles: u64,
     /// Whether that request waits for a lock of the host.
     waits_beneath: bool,
     /// Requests that are about to lock, but for `waiters`.
@@ -143,9 +149,12 @@ impl Joined<'_> {
 
     /// To be called once it has waited: a lock for reading is granted beside that of the mount, and is moved then.
     pub(super) fn end_wait(&self, owner: &OwnerFile) -> Result<()> {
-        let table = self.locks.table.lock();
-        let state = table.get(&self.node).filter(|_| self.is_waiter);
-        match state.and_then(|state| state.held) {
+        if !self.is_waiter {
+            return Ok(());
+        }
+        let moving = self.locks.moving(self.node);
+        let _moving = moving.lock();
+        match self.locks.held(self.node) {
             Some(_) => owner.move_up(),
             None => Ok(()),
         }
@@ -186,6 +195,8 @@ impl MountLocks {
         State {
             held: mount.and_then(|mount| mount.first_lock(0, SHIFT - 1)),
             is_changing: false,
+            moving: Arc::default(),
+            settles: 0,
             waits_beneath: false,
             users: 0,
             waiters: 0,
@@ -195,6 +206,13 @@ impl MountLocks {
             freed: None,
             uid: None,
         }
+    }
+
+    /// Before its first lock, or after a session was resumed, a node gets into the table.
+    fn moving(&self, node: NodeId) -> Arc<Mutex<()>> {
+        let mut table = self.table.lock();
+        let state = table.entry(node).or_insert_with(|| self.found(node));
+        Arc::clone(&state.moving)
     }
 
     pub(super) fn join<'a>(self: &'a Arc<Self>, asked: &Asked) -> Step<'a> {
@@ -210,19 +228,12 @@ impl MountLocks {
             };
             return Step::Wait(patience);
         }
-        let mut is_enough = match state.held {
+        let is_enough = match state.held {
             Some(held) => held == LockKind::Write || asked.kind == LockKind::Read,
             None => !asked.is_of_range,
         };
-        if !is_enough && state.held.is_none() {
-            if state.users > 0 {
-                return Step::Wait(PATIENCE);
-            }
-            match self.owners.hold_exactly(asked.node, asked.owner) {
-                Exact::Nothing | Exact::ForReading => {}
-                Exact::ForWriting => return Step::Wait(Duration::ZERO),
-                Exact::Unmovable => is_enough = true,
-            }
+        if !is_enough && state.held.is_none() && state.users > 0 {
+            return Step::Wait(PATIENCE);
         }
         state.users += 1;
         let joined = Joined {
@@ -235,7 +246,24 @@ impl MountLocks {
             return Step::Placed(joined);
         }
         state.is_changing = true;
-        Step::Change(joined)
+        drop(table);
+        if joined.is_moved {
+            return Step::Change(joined);
+        }
+        match self.owners.hold_exactly(asked.node, asked.owner) {
+            Exact::Nothing | Exact::ForReading => Step::Change(joined),
+            Exact::ForWriting => {
+                // Others that wait for that lock, too, are not woken: they would ask, and wake this one.
+                if let Some(state) = self.table.lock().get_mut(&asked.node) {
+                    state.is_changing = false;
+                }
+                Step::Wait(Duration::ZERO)
+            }
+            Exact::Unmovable => {
+                self.end_change(asked.node);
+                Step::Placed(joined)
+            }
+        }
     }
 
     /// How the mount has locked a file.
@@ -293,16 +321,19 @@ impl MountLocks {
 
     /// Moves the locks of owners, all for reading, once the mount has locked the file.
     pub(super) fn is_locked(&self, node: NodeId, kind: LockKind, uid: Option<u32>) -> Result<()> {
-        let mut table = self.table.lock();
-        let Some(state) = table.get_mut(&node) else {
-            return Ok(());
-        };
-        if state.held.is_none() {
+        let moving = self.moving(node);
+        let _moving = moving.lock();
+        let is_new = self.held(node).is_none();
+        if is_new {
             self.owners.move_up(node)?;
-            state.since = Instant::now();
-            state.turn_ends = state.since + TURN;
         }
-        (state.held, state.uid) = (Some(kind), uid);
+        if let Some(state) = self.table.lock().get_mut(&node) {
+            if is_new {
+                state.since = Instant::now();
+                state.turn_ends = state.since + TURN;
+            }
+            (state.held, state.uid) = (Some(kind), uid);
+        }
         Ok(())
     }
 
@@ -340,11 +371,10 @@ impl MountLocks {
     pub(super) fn wait_for_turn(&self, context: &Context<'_>, asked: &Asked) -> Result<()> {
         let started = Instant::now();
         loop {
-            let mut table = self.table.lock();
-            let Some(state) = table.get_mut(&asked.node) else {
-                return Ok(());
+            let is_over = |state: &State| {
+                state.held.is_some() && !state.is_changing && started >= state.turn_ends
             };
-            if state.held.is_none() || state.is_changing || started < state.turn_ends {
+            if !self.table.lock().get(&asked.node).is_some_and(is_over) {
                 return Ok(());
             }
             let holds = |owner: Arc<OwnerFile>| owner.first_lock(SHIFT, END_OF_FILE).is_some();
@@ -353,12 +383,13 @@ impl MountLocks {
             {
                 return Ok(());
             }
-            let is_held_on = state.settled.max(started).elapsed() >= DRAIN;
-            if is_held_on || started.elapsed() >= DRAIN_MAX {
-                state.turn_ends = Instant::now() + LONG_TURN;
-                return Ok(());
+            if let Some(state) = self.table.lock().get_mut(&asked.node) {
+                let is_held_on = state.settled.max(started).elapsed() >= DRAIN;
+                if is_held_on || started.elapsed() >= DRAIN_MAX {
+                    state.turn_ends = Instant::now() + LONG_TURN;
+                    return Ok(());
+                }
             }
-            drop(table);
             self.wait(context, started, None)?;
         }
     }
@@ -366,16 +397,16 @@ impl MountLocks {
     /// Unlocks a range of an owner.
     pub(super) fn unlock(&self, file: &OwnerFile, node: NodeId, range: &RangeLock) -> Result<()> {
         // Under the lock: the locks of the owner are not moved meanwhile.
-        let table = self.table.lock();
-        let held = match table.get(&node) {
-            Some(state) => state.held,
-            None => self.found(node).held,
-        };
-        let range = match held {
+        let moving = self.moving(node);
+        let _moving = moving.lock();
+        let range = match self.held(node) {
             Some(_) => shifted(range)?,
             None => *range,
         };
-        Ok(lock::ofd_set(&file.fd, &range)?)
+        self.owners.check_room_to_unlock(file, &range)?;
+        lock::ofd_set(&file.fd, &range)?;
+        file.has_changed();
+        Ok(())
     }
 
     /// To be called when an owner may hold less, or is gone: gives up what nobody needs.
@@ -386,33 +417,44 @@ impl MountLocks {
         }
         let state = table.entry(node).or_insert_with(|| self.found(node));
         state.settled = Instant::now();
+        state.settles += 1;
         if state.users > 0 || state.is_changing {
             return;
         }
         let has_owners = self.owners.has_any(node);
-        match state.held {
-            Some(_) if self.is_needed(node, has_owners) => {}
-            Some(kind) => {
-                state.is_changing = true;
-                let uid = state.uid;
-                drop(table);
-                let locks = Arc::clone(self);
-                if kind == LockKind::Write && self.notifications.notifier().is_some() {
-                    let leave = move || locks.leave(node);
-                    self.notifications.after_drop(node, uid, leave);
-                } else {
-                    locks.leave(node);
-                }
+        if state.held.is_some() {
+            let settles = state.settles;
+            drop(table);
+            if !self.is_needed(node, has_owners) {
+                self.begin_to_leave(node, settles);
             }
-            None if !has_owners && state.waiters == 0 => {
-                table.remove(&node);
-                let mount = self.owners.remove(node, MOUNT);
-                drop(table);
-                if let Some(mount) = mount {
-                    mount.release(&self.tree);
-                }
+        } else if !has_owners && state.waiters == 0 {
+            table.remove(&node);
+            let mount = self.owners.remove(node, MOUNT);
+            drop(table);
+            if let Some(mount) = mount {
+                mount.release(&self.tree);
             }
-            None => {}
+        }
+    }
+
+    /// Gives up the lock, unless a request has come since it was asked whether that is needed: it asks anew.
+    fn begin_to_leave(self: &Arc<Self>, node: NodeId, settles: u64) {
+        let mut table = self.table.lock();
+        let is_unchanged =
+            |state: &&mut State| state.settles == settles && state.users == 0 && !state.is_changing;
+        let Some(state) = table.get_mut(&node).filter(is_unchanged) else {
+            return;
+        };
+        state.is_changing = true;
+        let (kind, uid) = (state.held, state.uid);
+        drop(table);
+        let locks = Arc::clone(self);
+        if kind == Some(LockKind::Write) && self.notifications.notifier().is_some() {
+            let leave = move || locks.leave(node);
+            self.notifications.after_drop(node, uid, leave);
+        } else {
+            locks.leave(node);
         }
     }
 
@@ -438,14 +480,15 @@ impl MountLocks {
     /// Gives up the lock, once pages were dropped.
     fn leave(self: &Arc<Self>, node: NodeId) {
         // Both under the lock: who gets a lock beneath now may unlock it at once.
-        let mut table = self.table.lock();
+        let moving = self.moving(node);
+        let is_moving = moving.lock();
         if let Some(mount) = self.owners.get(node, MOUNT) {
             give_up(&mount);
         }
-        if let Some(state) = table.get_mut(&node) {
+        if let Some(state) = self.table.lock().get_mut(&node) {
             (state.held, state.freed) = (None, Some(Instant::now()));
         }
-        drop(table);
+        drop(is_moving);
         self.end_change(node);
         self.settle(node);
     }
