@@ -41,7 +41,9 @@ fn become_script(server: &Path, arguments: &[String]) -> Result<(), Failure> {
 /// in sandboxes.
 fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Failure> {
     tools::set_up(Tier::Full)?;
+    // One is of Python.
     Step::confined()
+        .args(["-c", "exec \"$0\" \"$@\""])
         .args([Path::new("bench").join(script)])
         .args(arguments)
         .env("THRUFS", server)
