@@ -33,9 +33,11 @@ pub(crate) fn report(message: impl Display) {
 ///
 /// Those of write(2), as where the command has shut a socket down.
 pub(crate) fn report_surely(text: &str) -> io::Result<()> {
+    write_to_standard_error(lines_of(text, printable).as_bytes())
+}
+
+fn write_to_standard_error(mut rest: &[u8]) -> io::Result<()> {
     let stderr = io::stderr();
-    let lines = lines_of(text, printable);
-    let mut rest = lines.as_bytes();
     while !rest.is_empty() {
         match rustix::io::write(stderr.as_fd(), rest) {
             Ok(written) => rest = rest.get(written..).unwrap_or_default(),
@@ -52,9 +54,8 @@ pub(crate) fn report_surely(text: &str) -> io::Result<()> {
 /// Ends what a command may have begun on the terminal: a sequence (CAN, ST), which would take in what is written next,
 /// and attributes (SGR 0), which could make it invisible.
 pub(crate) fn reset_terminal() -> io::Result<()> {
-    let mut stderr = io::stderr();
-    match stderr.is_terminal() {
-        true => stderr.write_all(b"\x18\x1b\\\x1b[0m"),
+    match io::stderr().is_terminal() {
+        true => write_to_standard_error(b"\x18\x1b\\\x1b[0m"),
         false => Ok(()),
     }
 }

@@ -141,11 +141,14 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     }
     let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
     let ended = runner.wait();
-    let _ = output::reset_terminal();
+    let warnings = git.warnings_at_the_end(&policy);
+    if report.is_some() || !warnings.is_empty() || ended.is_err() {
+        let _ = output::reset_terminal();
+    }
     if let (Some(report), Ok(_) | Err(RunError::WorkerDied(_))) = (report, &ended) {
         report.print(&policy, arguments.json);
     }
-    let warned = git.warnings_at_the_end(&policy).iter().try_for_each(|it| {
+    let warned = warnings.iter().try_for_each(|it| {
         let line = format!("thrufs: {}\n", printable(it));
         output::report_surely(&line)
     });

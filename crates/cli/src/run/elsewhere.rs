@@ -8,6 +8,7 @@
 //! Who removes a directory on which something is mounted elsewhere has it unmounted in every mount namespace. The number
 //! of its device is that of the next one then, which may be mounted by the sandbox: such parts have ended.
 
+use super::plan::EMPTY;
 use crate::mount_table::{DeviceNumber, Mount, holding};
 use std::path::{Path, PathBuf};
 
@@ -80,10 +81,22 @@ pub(super) fn places(mounts: &[Mount], parts: &[Part], tree: &Path) -> Vec<Elsew
     found
 }
 
-/// The first mount in the tree that shows a part of it at another path, or a directory around it, and what it shows
-/// again: rules by path would hold for one of the two.
+/// The first mount in the tree that shows a part of it at another path, or a directory around it: rules by path would
+/// hold for one of the two. Root directories of containers may each have the devices and the kernel's file systems of
+/// this machine, which the sandbox does not show.
 pub(super) fn shown_twice<'a>(mounts: &'a [Mount], tree: &Path) -> Option<&'a Path> {
-    let parts = parts(mounts, tree);
+    let own = holding(mounts, tree).map(|it| it.device);
+    let is_empty = |mount: &&Mount| {
+        let mut empty = EMPTY.iter().chain(&["/dev", "/proc", "/sys"]);
+        empty.any(|it| mount.path.starts_with(it)) && !mount.path.starts_with(tree)
+    };
+    let empty: Vec<&Mount> = mounts.iter().filter(is_empty).collect();
+    let is_hidden = |part: &Part| {
+        let shows = |it: &&Mount| it.device == part.device && part.root.starts_with(&it.root);
+        Some(part.device) != own && empty.iter().any(shows)
+    };
+    let mut parts = parts(mounts, tree);
+    parts.retain(|part| !is_hidden(part));
     let beneath = |mount: &&Mount| mount.path != tree && mount.path.starts_with(tree);
     let shows = |mount: &Mount, part: &Part| {
         let (one, other) = (&mount.root, &part.root);
@@ -181,6 +194,14 @@ mod tests {
             (
                 vec![mount(3, 2, "/", "/tree/data"), mount(4, 2, "/x", "/tree/x")],
                 true,
+            ),
+            (
+                vec![
+                    mount(3, 4, "/", "/proc"),
+                    mount(4, 4, "/", "/tree/a/proc"),
+                    mount(5, 4, "/", "/tree/b/proc"),
+                ],
+                false,
             ),
         ] {
             let mounts = [&outside[..], &mounts].concat();

@@ -159,8 +159,8 @@ impl Findings {
             ),
             said(
                 &self.unfinished,
-                "left an operation of git's unfinished, which --continue, --abort and the like execute or apply",
-                "see these files first, or use --quit",
+                "left what git's --continue, --abort and the like, or later merges (rr-cache), execute or apply",
+                "see these files first, use --quit, or remove them",
             ),
         ];
         all.into_iter().flatten().collect()
@@ -498,8 +498,9 @@ impl GitPlaces {
             }
             if has_password(&key, &value) && real.starts_with(&self.tree) {
                 // `url.<base>.insteadOf` has it in the name.
-                let name = key.split("://").next().unwrap_or_default();
-                self.passwords.insert((real.clone(), name.to_owned()));
+                let name = path_of_text(key.split("://").next().unwrap_or_default());
+                let name = name.display().to_string();
+                self.passwords.insert((real.clone(), name));
             }
             found.variables.push((scope, key, value));
         }

@@ -8,11 +8,15 @@ use std::path::{Path, PathBuf};
 
 /// Beginnings of names. Of the directories, all that is in them counts; the last has resolutions of conflicts, which
 /// git uses anew.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 11] = [
     "sequencer",
     "rebase-",
     "BISECT_",
-    "MERGE_",
+    // Not MERGE_RR, which every commit may leave, empty.
+    "MERGE_AUTOSTASH",
+    "MERGE_HEAD",
+    "MERGE_MODE",
+    "MERGE_MSG",
     "CHERRY_PICK_HEAD",
     "REVERT_HEAD",
     "REBASE_HEAD",

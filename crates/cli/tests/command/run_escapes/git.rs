@@ -311,8 +311,12 @@ fn what_git_executes_later_outside_of_the_tree_is_reported() {
 const LEFT: &[(&str, &[&str])] = &[
     ("touch new && git add new", &[]),
     (
+        "mkdir .git/rr-cache && touch new && git add new && git -c user.name=A -c user.email=a@b commit -qm new",
+        &[],
+    ),
+    (
         "mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo",
-        &["unfinished", "tree/.git/rebase-merge/git-rebase-todo"],
+        &["tree/.git/rebase-merge/git-rebase-todo"],
     ),
     (
         "mkdir .git/sequencer && echo x >.git/sequencer/opts",
