@@ -14,10 +14,10 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 PICTURE = HERE.parent / "docs" / "speed.svg"
-MOUNTS = "2026-11-22-goals-tmpfs.json"
-SHARES = "2026-11-22-b-shares-tmpfs-q1.json"
+MOUNTS = "2026-11-30-picture-tmpfs.json"
+SHARES = "2026-11-30-shares-tmpfs-q1.json"
 # The run of shares does not name these; docs/performance.md does.
-SHARES_COMMIT, VIRTIOFSD = "7e667b1", "1.14.0"
+SHARES_COMMIT, VIRTIOFSD = "1077f351", "1.14.0"
 LIBFUSE = "3.18.3"
 
 # What a reader calls it, the row of the mounts, the row of the shares.
