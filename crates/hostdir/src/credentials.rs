@@ -192,10 +192,12 @@ impl Credentials {
         self.become_owner(self.server_uid, self.server_gid)
     }
 
-    /// Takes on ids that own nothing, if the thread acts as the server.
+    /// Takes on a user id that owns nothing, if the thread acts as the server. The group stays: file systems
+    /// reserve nothing for root's.
     pub(crate) fn drop_server_ids(&self) -> Result<()> {
-        if self.acting()?.uid == self.server_uid {
-            self.become_owner(REGISTRAR_ID, REGISTRAR_ID)?;
+        let acting = self.acting()?;
+        if acting.uid == self.server_uid {
+            self.become_owner(REGISTRAR_ID, acting.gid)?;
         }
         Ok(())
     }
@@ -203,11 +205,15 @@ impl Credentials {
     /// Takes on the credentials by which lower files are registered for passthrough: the kernel keeps them,
     /// and opens and writes the files with them for all callers.
     ///
-    /// An id that owns nothing, since root may use the blocks that a file system reserves; and without
+    /// Not the server's user where the file system reserves blocks for root (`reserves_blocks`); and without
     /// `CAP_SYS_RESOURCE` (no serving thread has it), which would also ignore quotas. With `CAP_FSETID`, so
     /// that root's writes keep set-id bits: for other callers the kernel asks us to clear them first.
-    pub(crate) fn as_registrar(&self) -> Result<()> {
-        self.become_owner(REGISTRAR_ID, REGISTRAR_ID)?;
+    ///
+    /// Each change of an id costs 1.4 µs, so the ids of the last caller stay where they may.
+    pub(crate) fn as_registrar(&self, reserves_blocks: bool) -> Result<()> {
+        if reserves_blocks {
+            self.drop_server_ids()?;
+        }
         self.keep_set_ids(true)
     }
 
@@ -271,7 +277,7 @@ mod tests {
                 // Not changed in between.
                 credentials.keep_set_ids(true).unwrap();
                 assert!(!has(lacks));
-                credentials.as_registrar()
+                credentials.as_registrar(true)
             });
             assert_eq!(changed, Ok(()));
             assert!(has(Capabilities::FOWNER));

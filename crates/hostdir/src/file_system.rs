@@ -3,7 +3,7 @@
 use crate::config::{CacheMode, Locks};
 use crate::files::{Files, sync};
 use crate::host::{Host, HostDir};
-use crate::tree::start_housekeeping;
+use crate::tree::{start_freeing, start_housekeeping};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
@@ -224,6 +224,7 @@ impl FileSystem for HostDir {
         let announces = flags.contains(InitFlags::SUBMOUNTS);
         set(&self.host.announces_submounts, announces);
         start_housekeeping(tree);
+        start_freeing(tree);
     }
 
     fn destroy(&self) {

@@ -8,6 +8,7 @@
 //! | `known`, `hold`, `tracked`, `leads_to`, `path_leads_to` | what stands under a name, without a lookup |
 //! | `parent_of`, `must_be_inside`, `is_root`, `mount_of` | up, never above the root |
 //! | `keep`, `keep_inode`, `keep_if_last_name`, `forget_place`, `charge_removed` | what would be lost with its last name |
+//! | `reference_to_free`, `freeing` | what is freed later |
 //! | `was_opened`, `was_closed` | what would be lost with this process |
 //! | `record_name`, `record_new_name`, `noting`, `name_changes` | names, under a policy |
 
@@ -18,6 +19,7 @@ mod descriptor_limits;
 mod descriptors;
 mod folded_case;
 mod followed;
+mod freeing;
 mod housekeeping;
 mod idle_expiry;
 mod inode;
@@ -39,6 +41,7 @@ mod wakeup;
 pub(crate) use beneath::{End, component, component_of};
 pub(crate) use folded_case::folds_case;
 pub(crate) use followed::Followed;
+pub(crate) use freeing::start as start_freeing;
 pub(crate) use housekeeping::start as start_housekeeping;
 pub(crate) use inode::{Descriptor, Inode, LowerMount, Noted, Place, set_group_id_stays};
 pub use mounts::{Handles, MountProperties};
@@ -60,6 +63,7 @@ use dax::Dax;
 pub(crate) use dax::MapConditions;
 use descriptor_limits::DescriptorLimits;
 use descriptors::Descriptors;
+use freeing::Freeing;
 use mounts::Mounts;
 use names::NameChanges;
 use nodes::Nodes;
@@ -96,6 +100,7 @@ pub(crate) struct Tree {
     /// Descriptors were discarded, and may not be closed yet.
     discarded: AtomicBool,
     pub(crate) dax: Dax,
+    pub(crate) freeing: Arc<Freeing>,
     /// To the kernel above; set by INIT.
     pub(crate) notifier: OnceLock<Notifier>,
     /// Whether inodes record their names, for rules on paths.
@@ -109,6 +114,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         // Ends the threads: otherwise some per session would pile up.
         self.mounts.wakeup.notify();
+        self.freeing.end();
         self.open_store.end();
     }
 }
@@ -169,6 +175,7 @@ impl Tree {
             credentials,
             retries: Retries::default(),
             dax: Dax::new(config, notes.clone()),
+            freeing: Arc::default(),
             notes,
             strongbox,
             open_store: Arc::default(),

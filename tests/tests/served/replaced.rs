@@ -374,3 +374,27 @@ fn an_open_file_is_kept_when_it_loses_its_name_not_when_it_gets_another() {
         assert_eq!(kept.0.load(Ordering::Relaxed), 1);
     });
 }
+
+/// A thread of its own frees small files that were removed, more than it takes at once.
+#[test]
+fn space_of_removed_files_is_free_for_whoever_asks() {
+    skip_if!(!is_root());
+    let outside = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir_in(&outside).unwrap();
+    let _mounted = beneath::tmpfs(directory.path());
+    let served = serve_in(directory, Config::default());
+    let root = served.root();
+    let free = || root.statfs(ROOT).unwrap().ffree;
+    let before = free();
+    for round in 0..20 {
+        let names: Vec<String> = (0..100).map(|number| format!("{round}-{number}")).collect();
+        for name in &names {
+            served.file(name, b"content");
+        }
+        assert_eq!(free(), before - 100);
+        for name in &names {
+            root.unlink(ROOT, name.as_bytes()).unwrap();
+        }
+        assert_eq!(free(), before, "in round {round}");
+    }
+}

@@ -210,7 +210,8 @@ impl Files {
             .tree
             .descriptor(inode)
             .and_then(|descriptor| {
-                self.tree.credentials.as_registrar()?;
+                let reserves_blocks = inode.mount().reserves_blocks();
+                self.tree.credentials.as_registrar(reserves_blocks)?;
                 backings.register(descriptor.as_fd())
             })
             .map(Arc::new);

@@ -106,8 +106,9 @@ impl Files {
         Ok(reply.file(self.lower(&file, false)?, args.offset))
     }
 
-    /// Keeps callers other than root from the blocks that a file system reserves for root.
+    /// Keeps callers other than root from the blocks that a file system reserves for root; whatever is free is.
     pub(crate) fn leave_reserved_blocks(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
+        self.tree.freeing.settle();
         if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote {
             return Ok(());
         }

@@ -94,6 +94,7 @@ impl Files {
         if access(flags) == Access::Change {
             self.config.writable()?;
             self.require_mapped(&inode)?;
+            self.tree.freeing.settle();
         }
         match self.judge.active_policy() {
             None => self.open_by(context, &inode, flags, args, &PASSTHROUGH),

@@ -423,6 +423,7 @@ impl Host {
         if inode.mount().is_remote {
             context.require_blocking()?;
         }
+        self.tree.freeing.settle();
         let descriptor = self.tree.descriptor(&inode)?;
         let stat = rustix::fs::fstatfs(descriptor.as_fd())?;
         Ok(file_system_statistics(&stat))

@@ -30,6 +30,7 @@ impl Host {
         umask: u32,
     ) -> Result<Arc<Inode>> {
         self.config.writable()?;
+        self.tree.freeing.settle();
         let parent = self.tree.nodes.get(parent)?;
         self.files.require_mapped(&parent)?;
         // Marking takes on the credentials of the server.
@@ -360,11 +361,6 @@ impl Host {
     ) -> Result<Opened> {
         let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
         let passthrough = self.files.may_use_passthrough(inode.mount(), wanted);
-        if passthrough && inode.cached_descriptor().is_none() {
-            // Registered by an O_PATH descriptor, which does not count as an open file.
-            let path_fd = self.tree.reopen(fd.as_fd(), libc::O_PATH)?;
-            self.tree.descriptors.keep(inode, path_fd);
-        }
         let guard = self
             .files
             .use_file(inode, args.flags as i32, Some(stat), wanted)?;

@@ -123,6 +123,8 @@ impl Host {
         if let Some(inode) = known.as_ref().or(victim.as_ref()) {
             self.tree.keep_if_last_name(inode, end);
         }
+        let file = known.as_ref().filter(|_| !directory);
+        let freed = file.and_then(|file| self.tree.reference_to_free(file, end.fd, name));
         self.tree.name_changes.during(|| {
             self.as_owner_of_names(context, &[end], || {
                 Ok(rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?)
@@ -140,6 +142,9 @@ impl Host {
             (Some(held), _) => self.keep_removed(context.uid(), held),
             (None, Some(known)) => known.name_removed(),
             (None, None) => {}
+        }
+        if let Some(freed) = freed {
+            self.tree.freeing.free(freed);
         }
         self.tree.settle_discards();
         Ok(())

@@ -4,7 +4,7 @@
 use super::dax_state::DaxState;
 use super::followed::Followed;
 use super::idle_expiry::IdleExpiry;
-use super::magic::{BTRFS_MAGIC, EXT_MAGIC, XFS_MAGIC};
+use super::magic::{BTRFS_MAGIC, EXT_MAGIC, TMPFS_MAGIC, XFS_MAGIC};
 use super::names::Names;
 use super::reported::ReportedAttributes;
 use super::uses::{Obstacle, Use};
@@ -598,6 +598,11 @@ impl LowerMount {
 
     pub(crate) fn is_memory(&self) -> bool {
         self.no_wait == NoWait::Memory
+    }
+
+    /// Whether its file system may reserve blocks for root (ext4, f2fs): known not to for tmpfs, XFS and btrfs.
+    pub(crate) fn reserves_blocks(&self) -> bool {
+        !matches!(self.magic, TMPFS_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
     }
 
     pub(crate) fn is_stacked(&self) -> bool {
