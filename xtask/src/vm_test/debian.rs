@@ -84,7 +84,8 @@ impl Package {
             return Ok(None);
         };
         let unpacked = packages.join("unpacked");
-        for package in project::files(&packages, "deb")? {
+        for package in project::names(&packages, ".deb")? {
+            let package = packages.join(package + ".deb");
             let arguments = [Path::new("--extract"), &package, &unpacked];
             Step::new("dpkg-deb").args(arguments).text()?;
         }
