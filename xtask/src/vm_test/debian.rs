@@ -35,8 +35,6 @@ pub(super) const UML: Package = package("linux-source-7.3", "7.3.4-1~bpo13+1");
 pub(super) const CLOUD: Package = package("linux-image-6.12.117+deb13-cloud-amd64", "6.12.117-1");
 /// For any machine: it has 9p as well.
 pub(super) const GENERIC: Package = package("linux-image-6.12.117+deb13-amd64", "6.12.117-1");
-/// As `CLOUD`, from before close(2) did its work before it returned (Linux 6.6).
-pub(super) const BEFORE: Package = package("linux-image-6.1.0-50-cloud-amd64", "6.1.176-1");
 /// Moves the state of servers (8.2), and runs here with all its libraries.
 pub(super) const QEMU: Package = Package {
     with_needs: true,

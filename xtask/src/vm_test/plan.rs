@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// By default. The rest of `tests/real` looks into the server from outside, or takes long.
-pub(super) const ALL: &[&str] = &[
+const ALL: [&str; 8] = [
     "posix", "property", "fio", "git", "sqlite", "archive", "fsx", "make",
 ];
 
@@ -61,8 +61,8 @@ pub(super) struct Run {
 }
 
 impl Plan {
-    /// Parses options and the names of what runs, by default `all`.
-    pub(super) fn parse(mut arguments: Arguments, all: &[&str]) -> Result<Self, Failure> {
+    /// Parses options and the names of what runs, by default `ALL`.
+    pub(super) fn parse(mut arguments: Arguments) -> Result<Self, Failure> {
         let mut options = Vec::new();
         while let Some(list) = arguments.value("--options")? {
             // It becomes a word of shell scripts.
@@ -90,7 +90,7 @@ impl Plan {
             return Err(Failure::new(format!("{name} is no test of {places}")));
         }
         if plan.what.is_empty() {
-            plan.what = all.iter().copied().map(str::to_owned).collect();
+            plan.what = ALL.map(str::to_owned).into();
         }
         Ok(plan)
     }
@@ -190,7 +190,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<Plan, Failure> {
         let words = text.split_whitespace().map(str::to_owned);
-        Plan::parse(Arguments(words.collect()), ALL)
+        Plan::parse(Arguments(words.collect()))
     }
 
     #[test]
