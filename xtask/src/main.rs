@@ -44,7 +44,7 @@ cargo xtask CHORE
   structure        circles of files, direction of dependencies, length of files
   ci               check, test
   soak [--minutes N] [--list] [WHAT...]
-                   tests that need time or luck; a run goes on where the last one stopped
+                   tests that need time or luck, in a drawn order
   real [NAME...]   the real programs of tests/real with the release build, or those named, over each
                    transport (TRANSPORT=dev, uring or relay chooses one)
   vm-test [--guest uml|qemu] [--server thrufs|virtiofsd] [--options LIST]... [--lower tmpfs|ext4]

@@ -1,4 +1,4 @@
-//! Everything that the tests use and cargo does not build: one table for Debian, one for crates.io.
+//! Everything that the tests use and cargo does not build: packages of Debian, and programs of crates.io.
 
 use crate::failure::Failure;
 use crate::project;
@@ -17,76 +17,8 @@ pub(crate) enum Tier {
     Full,
 }
 
-/// A Debian package, and its purpose.
-pub(crate) type Package = (&'static str, &'static str);
-
-const GATE: &[Package] = &[
-    ("btrfs-progs", "mkfs.btrfs: a lower file system"),
-    ("bubblewrap", "bwrap: a command in a view of a tree"),
-    (
-        "e2fsprogs",
-        "mkfs.ext4, chattr: lower file systems on loop images",
-    ),
-    ("fio", "reads and writes with verification"),
-    ("fuse3", "fusermount3: mounting without root"),
-    (
-        "gcc",
-        "a C project built on the mount; struct sizes of the kernel's header",
-    ),
-    ("git", "clone, checkout, gc, fsck on the mount"),
-    ("libc6-dev", "the same C project"),
-    ("linux-libc-dev", "the kernel's header of the wire format"),
-    ("make", "the C project again"),
-    ("mount", "mount, umount, losetup"),
-    ("procps", "counting processes and memory"),
-    (
-        "python3",
-        "system calls of a command that tries to leave `thrufs run`",
-    ),
-    ("sqlite3", "two writers in WAL mode"),
-    ("util-linux", "unshare, prlimit, flock, taskset"),
-    ("xfsprogs", "mkfs.xfs: a lower file system"),
-];
-
-/// What guests need beyond what every test needs.
-pub(crate) const GUESTS: &[Package] = &[
-    ("bc", "the build of a kernel for User-Mode Linux"),
-    ("bison", "the same"),
-    ("cpio", "what a guest boots into"),
-    ("flex", "the same as bc"),
-    ("xz-utils", "unpacking kernels"),
-];
-
-const FULL: &[Package] = &[
-    ("acl", "setfacl, getfacl: the tar and rsync round trips"),
-    ("attr", "setfattr, getfattr: the same"),
-    ("busybox-static", "the image of a container"),
-    ("crun", "podman's containers"),
-    ("dbench", "a file server's load"),
-    ("fish", "the syntax of its completions"),
-    ("fsmark", "fs_mark: many small files, synced"),
-    ("g++", "libFuzzer, built by the fuzz targets"),
-    ("libacl1-dev", "pjdfstest links with it"),
-    ("libcap-ng-dev", "virtiofsd links with it"),
-    ("libcap2-bin", "setcap: clearing security.capability"),
-    ("libseccomp-dev", "virtiofsd links with it"),
-    ("mandoc", "the syntax of the manual pages"),
-    (
-        "npm",
-        "installs in a sandbox of `thrufs run`, without network",
-    ),
-    ("podman", "a container in a view of a tree"),
-    ("postmark", "a mail server's load"),
-    ("python3", "a virtual environment in a sandbox"),
-    ("rsync", "both ways across the mount"),
-    ("strace", "system calls per request"),
-    ("stress-ng", "its file system class"),
-    ("tar", "round trips with everything a file can have"),
-    ("tmux", "terminals in a sandbox"),
-    ("uidmap", "newuidmap: the users of a container"),
-    ("vim", "an editor in one of them"),
-    ("zsh", "the syntax of its completions"),
-];
+/// Packages of Debian: a line `TIER NAME PURPOSE` for each.
+const PACKAGES: &str = include_str!("../packages");
 
 /// A pinned program from crates.io, installed by the chore that uses it.
 struct Program {
@@ -134,13 +66,10 @@ const PROGRAMS: &[Program] = &[
 ];
 
 pub(crate) fn list() {
-    for (table, packages) in [("gate", GATE), ("full", FULL), ("guests", GUESTS)] {
-        for (name, purpose) in packages {
-            println!("debian     {table:<7} {name:<24} {purpose}");
-        }
-    }
+    print!("{PACKAGES}");
+    println!("# Programs of crates.io, for the chores that use them.");
     for program in PROGRAMS {
-        println!("crates.io  {:<32} {}", program.key(), program.purpose);
+        println!("{:<24} {}", program.key(), program.purpose);
     }
 }
 
@@ -148,16 +77,16 @@ pub(crate) fn list() {
 /// be done.
 pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
     need_root()?;
-    install_packages(GATE)?;
+    install_packages("gate")?;
     if tier == Tier::Full {
-        install_packages(FULL)?;
+        install_packages("full")?;
     }
     ring::turn_on()
 }
 
 pub(crate) fn set_up_all() -> Result<(), Failure> {
     set_up(Tier::Full)?;
-    install_packages(GUESTS)?;
+    install_packages("guests")?;
     let mut installed = PROGRAMS.iter().map(Program::install);
     installed.try_for_each(|path| path.map(drop))
 }
@@ -172,13 +101,14 @@ pub(crate) fn need_root() -> Result<(), Failure> {
     Err(Failure::new(format!("this needs root: {why}")))
 }
 
-pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
-    let names: Vec<_> = packages.iter().map(|(name, _)| *name).collect();
+/// Installs those packages of a tier that are missing.
+pub(crate) fn install_packages(tier: &str) -> Result<(), Failure> {
+    let mut missing = packages(tier);
     // Another package may provide one: nodejs of its makers has npm, and conflicts with Debian's.
     let query = ["-W", "-f", "${db:Status-Status} ${Package}, ${Provides}\n"];
     let queried = Step::new("dpkg-query").args(query).record();
     let (_, known) = queried.map_err(|failure| {
-        let names = names.join(" ");
+        let names = missing.join(" ");
         Failure::new(format!(
             "{failure}\nThis is not Debian: install by hand what these packages hold: {names}"
         ))
@@ -191,7 +121,6 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
         .flat_map(|line| line.split(", "))
         .filter_map(|name| name.split(' ').next())
         .collect();
-    let mut missing = names;
     missing.retain(|name| !installed.contains(name));
     if missing.is_empty() {
         return Ok(());
@@ -203,6 +132,13 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
     apt_get(&["update"]).run()?;
     let install = apt_get(&["-y", "--no-install-recommends", "install"]);
     install.args(missing).run()
+}
+
+fn packages(tier: &str) -> Vec<&'static str> {
+    let lines = PACKAGES.lines().filter_map(|line| line.strip_prefix(tier));
+    lines
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
 }
 
 /// The path of a program from crates.io, installed; nothing where it is not one of these.

@@ -52,7 +52,7 @@ fn add(variables: &mut Variables, name: &str, path: &Path) {
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let plan = Plan::parse(Arguments(arguments.to_vec()))?;
     let mut variables = Variables::new();
-    tools::install_packages(tools::GUESTS)?;
+    tools::install_packages("guests")?;
     // Of this run alone: another may run beside it, with a process of the same number.
     let run = std::env::temp_dir();
     let run = run.file_name().unwrap_or_default().to_string_lossy();
