@@ -6,7 +6,6 @@
 //! programs.
 
 mod debian;
-mod differs;
 mod kernel;
 mod plan;
 
@@ -108,7 +107,7 @@ fn each(plan: &Plan, place: &Path, variables: &Variables) -> Result<(), Failure>
         for run in &runs {
             let name = plan.name_of(options, run);
             println!("\nxtask: {name}");
-            let environment = plan.environment(options, run)?;
+            let environment = plan.environment(options, run);
             pack(&place.join(IMAGE), &environment, &place.join(ARCHIVE))?;
             let account = place.join(format!("console-{tried}"));
             if let Err(failure) = boot(plan, options, run, &account, variables) {
