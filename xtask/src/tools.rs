@@ -17,60 +17,43 @@ pub(crate) enum Tier {
     Full,
 }
 
-/// Packages of Debian: a line `TIER NAME PURPOSE` for each.
-const PACKAGES: &str = include_str!("../packages");
+/// All tools: a line `TIER NAME # PURPOSE` for each package of Debian, `crate NAME VERSION ARGUMENT... # PURPOSE` for
+/// each program of crates.io.
+const TOOLS: &str = include_str!("../tools");
 
 /// A pinned program from crates.io, installed by the chore that uses it.
 struct Program {
     name: &'static str,
     version: &'static str,
     /// What shortens its build.
-    arguments: &'static [&'static str],
-    purpose: &'static str,
+    arguments: Vec<&'static str>,
 }
 
-const PROGRAMS: &[Program] = &[
-    Program {
-        name: "cargo-deny",
-        version: "0.20.2",
-        // Without its own TLS and git stacks it builds in a fraction of the time; the advisory
-        // database is then fetched with the git program.
-        arguments: &["--debug", "--no-default-features"],
-        purpose: "licences, sources, bans, advisories",
-    },
-    Program {
-        name: "fsx",
-        version: "0.3.2",
-        arguments: &["--debug", "--config", "profile.dev.opt-level=2"],
-        purpose: "random file operations, every read verified",
-    },
-    Program {
-        name: "pjdfstest",
-        version: "0.2.2",
-        arguments: &["--debug"],
-        purpose: "POSIX, call by call",
-    },
-    Program {
-        name: "virtiofsd",
-        version: "1.14.0",
-        // It is measured, so it is built as its users have it.
-        arguments: &[],
-        purpose: "the peer: another server of virtio-fs",
-    },
-    Program {
-        name: "cargo-mutants",
-        version: "27.1.0",
-        arguments: &["--debug"],
-        purpose: "changes of the code that some test has to see",
-    },
-];
-
 pub(crate) fn list() {
-    print!("{PACKAGES}");
-    println!("# Programs of crates.io, for the chores that use them.");
-    for program in PROGRAMS {
-        println!("{:<24} {}", program.key(), program.purpose);
-    }
+    print!("{TOOLS}");
+}
+
+/// The words of each line that begins with `kind`, without it.
+fn lines(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {
+    let words = |line: &'static str| {
+        line.split('#')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+    };
+    let lines = TOOLS
+        .lines()
+        .map(move |line| words(line).collect::<Vec<_>>());
+    let lines = lines.filter(move |words| words.first() == Some(&kind));
+    lines.map(|words| words[1..].to_vec())
+}
+
+fn programs() -> impl Iterator<Item = Program> {
+    lines("crate").map(|words| Program {
+        name: words[0],
+        version: words[1],
+        arguments: words[2..].to_vec(),
+    })
 }
 
 /// Installs a tier's missing tools, and turns FUSE over io_uring on. Well under a second when nothing is to
@@ -87,8 +70,7 @@ pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
 pub(crate) fn set_up_all() -> Result<(), Failure> {
     set_up(Tier::Full)?;
     install_packages("guests")?;
-    let mut installed = PROGRAMS.iter().map(Program::install);
-    installed.try_for_each(|path| path.map(drop))
+    programs().try_for_each(|program| program.install().map(drop))
 }
 
 /// Fails unless we are root: the owner of our entry in /proc.
@@ -103,7 +85,7 @@ pub(crate) fn need_root() -> Result<(), Failure> {
 
 /// Installs those packages of a tier that are missing.
 pub(crate) fn install_packages(tier: &str) -> Result<(), Failure> {
-    let mut missing = packages(tier);
+    let mut missing: Vec<&str> = lines(tier).flatten().collect();
     // Another package may provide one: nodejs of its makers has npm, and conflicts with Debian's.
     let query = ["-W", "-f", "${db:Status-Status} ${Package}, ${Provides}\n"];
     let queried = Step::new("dpkg-query").args(query).record();
@@ -134,33 +116,25 @@ pub(crate) fn install_packages(tier: &str) -> Result<(), Failure> {
     install.args(missing).run()
 }
 
-fn packages(tier: &str) -> Vec<&'static str> {
-    let lines = PACKAGES.lines().filter_map(|line| line.strip_prefix(tier));
-    lines
-        .filter_map(|line| line.split_whitespace().next())
-        .collect()
-}
-
 /// The path of a program from crates.io, installed; nothing where it is not one of these.
 pub(crate) fn installed(name: &str) -> Result<Option<PathBuf>, Failure> {
-    let known = PROGRAMS.iter().find(|program| program.name == name);
-    known.map(Program::install).transpose()
+    let known = programs().find(|program| program.name == name);
+    known.map(|program| program.install()).transpose()
 }
 
 /// The same for one that is one of these.
 pub(crate) fn program(name: &str) -> Result<PathBuf, Failure> {
     let path = installed(name)?;
-    path.ok_or_else(|| Failure::new(format!("tools.rs has no {name}")))
+    path.ok_or_else(|| Failure::new(format!("xtask/tools has no {name}")))
 }
 
 pub(crate) fn has(name: &str) -> bool {
-    let known = PROGRAMS.iter().find(|program| program.name == name);
-    known.is_some_and(|program| program.path().is_file())
+    programs().any(|program| program.name == name && program.path().is_file())
 }
 
 /// The directories of all of them, as in `PATH`.
 pub(crate) fn search_path() -> OsString {
-    let directories = PROGRAMS.iter().map(|program| program.root().join("bin"));
+    let directories = programs().map(|program| program.root().join("bin"));
     std::env::join_paths(directories).expect("cache directories have no colon")
 }
 
@@ -178,7 +152,6 @@ impl Program {
         self.root().join("bin").join(self.name)
     }
 
-    /// Optimising costs minutes and saves seconds, so most are built without.
     fn install(&self) -> Result<PathBuf, Failure> {
         let path = self.path();
         if path.is_file() {
@@ -188,7 +161,7 @@ impl Program {
             .args(["install", "--quiet", "--locked", self.name])
             .args(["--version", self.version])
             .args(["--root".as_ref(), self.root().as_path()])
-            .args(self.arguments)
+            .args(&self.arguments)
             // Not in our build directory, nor with the flags of a fuzz build.
             .without_env("CARGO_TARGET_DIR")
             .without_env("RUSTFLAGS")

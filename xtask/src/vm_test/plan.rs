@@ -23,7 +23,9 @@ const PLACES: &[&str] = &["tests/guest", HOST, "tests/real"];
 const HOST: &str = "tests/guest/host";
 
 /// Scripts that are no tests.
-const NOT_TESTS: &[&str] = &["guest", "job", "machine", "mount", "remote", "uml"];
+const NOT_TESTS: &[&str] = &[
+    "debian", "guest", "job", "machine", "mount", "remote", "uml",
+];
 
 /// Time limit of each, in seconds: several times the usual on a busy machine.
 const SECONDS_EACH: u32 = 600;
