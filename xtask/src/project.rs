@@ -49,7 +49,8 @@ pub(crate) fn tree(is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<PathBuf>, Fai
         for entry in fs::read_dir(&directory).map_err(Failure::of(&directory))? {
             let path = entry.map_err(Failure::of(&directory))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if path.is_dir() && name != "target" && !name.starts_with('.') {
+            let is_build = name == "target" && directory.join("Cargo.toml").exists();
+            if path.is_dir() && !is_build && !name.starts_with('.') {
                 directories.push(path);
             } else if is_wanted(&name) {
                 found.push(path);
