@@ -21,6 +21,6 @@ if [[ " $* " != *" --list"* && " $* " != *" --help "* ]]; then
     # Unchanged, they pass: cargo-mutants itself would only try those of the changed packages.
     cargo test "${packages[@]/#/--package=}" "${programs[@]}" -- "${skipped[@]}"
 fi
-exec "$MUTANTS" mutants --iterate --no-shuffle --caught --colors=never --baseline=skip --timeout "$limit" \
+"$MUTANTS" mutants --iterate --no-shuffle --caught --colors=never --baseline=skip --timeout "$limit" \
     --output "$OUTPUT" "${packages[@]/#/--test-package=}" "${programs[@]/#/--cargo-arg=}" \
     --cargo-test-arg=-- "${skipped[@]/#/--cargo-test-arg=}" "$@"
