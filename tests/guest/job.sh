@@ -5,7 +5,7 @@
 #   WHAT     what to run, in this order: `posix`, `property`, or scripts of tests/guest or tests/real
 #   LOWER    the file system that the host has beneath the shares
 #   OPTIONS  what the share under test was given, as after `-o`
-#   DIFFERS  POSIX cases that it does not pass with these options
+#   SERVER   whose it is: /tests/guest/SERVER.differs has POSIX cases that it does not pass
 #   LIMIT    how long each of WHAT may take, in seconds
 # The kernel's command line has the name of this guest, where there are several.
 set -euo pipefail
@@ -16,13 +16,29 @@ SERVE=guest
 GUEST=$(sed -nE 's/.*\bthrufs\.guest=([^ ]*).*/\1/p' /proc/cmdline)
 set +a
 
+# differs: the cases that the share does not pass with its options on this file system, each once. Lines after
+# `[WORD...]` hold where all the words are options of the share or the file system, those in front of the first
+# such line everywhere; behind a case stands what happens instead.
+differs() {
+    awk -v has=",$LOWER,$OPTIONS," -v holds=1 '
+        /^[ \t]*#/ { next }
+        /^[ \t]*\[/ {
+            gsub(/[][]/, " ")
+            holds = 1
+            for (word = 1; word <= NF; word++) if (!index(has, "," $word ",")) holds = 0
+            next
+        }
+        NF && holds && !known[$1]++ { print $1 }' "$1"
+}
+
 posix() {
-    local case arguments=() ground="guest $LOWER${OPTIONS:+ $OPTIONS}"
+    local case known arguments=() ground="guest $LOWER${OPTIONS:+ $OPTIONS}"
+    known=$(differs "/tests/guest/$SERVER.differs")
     # By the whole name, the ground in front of it.
-    for case in $DIFFERS; do arguments+=(--skip "$ground: $case"); done
+    for case in $known; do arguments+=(--skip "$ground: $case"); done
     thrufs-guest-tests posix --quiet --exact "${arguments[@]}"
     # What is known must still be so.
-    for case in $DIFFERS; do
+    for case in $known; do
         if thrufs-guest-tests posix --quiet --exact "$ground: $case" >/tmp/differs 2>&1; then
             cat /tmp/differs
             echo "guest: $case: passes, or there is no such case; it is named as one that does not pass"

@@ -1,20 +1,18 @@
 #!/bin/bash
 # Builds the kernel of the User-Mode Linux guest. What was interrupted goes on where it was.
 #
-#   uml.sh PACKAGES FRAGMENT DIRECTORY KERNEL
+#   uml.sh PACKAGE FRAGMENT DIRECTORY KERNEL
 #
-# PACKAGES is a folder with Debian's linux-source, FRAGMENT the configuration, DIRECTORY a place to build in, which is
+# PACKAGE is a folder with Debian's linux-source, FRAGMENT the configuration, DIRECTORY a place to build in, which is
 # removed in the end, KERNEL what is made.
 set -euo pipefail
-packages=$1 fragment=$2 directory=$3 kernel=$4
+package=$1 fragment=$2 directory=$3 kernel=$4
 [[ ! -e $kernel ]] || exit 0
 
 if [[ ! -e $directory/unpacked ]]; then
     rm -rf "$directory"
     mkdir -p "$directory/source"
-    dpkg-deb --fsys-tarfile "$packages"/linux-source-*.deb |
-        tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
-        xz -dc | tar -x -C "$directory/source" --strip-components=1
+    xz -dc "$package"/usr/src/linux-source-*.tar.xz | tar -x -C "$directory/source" --strip-components=1
     : >"$directory/unpacked"
 fi
 cd "$directory/source"

@@ -85,7 +85,7 @@ unset "SERVER_PID[virtiofsd]"
 code=0
 said=$("$SCRIPTS/9p" start "$WORK/lower" "$WORK/mnt-9p" 2>&1) || code=$?
 expect "9p ends with" "$code" 2
-[[ $said == *vm-bench* ]] || fail "9p says: $said"
+[[ $said == *bench/guest.py* ]] || fail "9p says: $said"
 
 # A script refuses what makes no sense.
 for words in "" "start" "start $WORK/lower" "install twice" "shout"; do

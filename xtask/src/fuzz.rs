@@ -18,7 +18,7 @@ const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cdebug-assertions -Coverflow-checks";
 
 pub(crate) fn targets() -> Result<Vec<String>, Failure> {
-    project::names("fuzz/fuzz_targets", "rs")
+    project::names("fuzz/fuzz_targets", ".rs")
 }
 
 pub(crate) fn build() -> Result<(), Failure> {

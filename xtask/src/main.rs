@@ -44,20 +44,14 @@ cargo xtask CHORE
   structure        circles of files, direction of dependencies, length of files
   ci               check, test
   soak [--minutes N] [--list] [WHAT...]
-                   tests that need time or luck; a run goes on where the last one stopped
+                   tests that need time or luck, in a drawn order
   real [NAME...]   the real programs of tests/real with the release build, or those named, over each
                    transport (TRANSPORT=dev, uring or relay chooses one)
   vm-test [--guest uml|qemu] [--server thrufs|virtiofsd] [--options LIST]... [--lower tmpfs|ext4]
           [WHAT...]
                    posix, property, and scripts of tests/guest and tests/real, in a guest without KVM,
                    through virtio-fs; by default all that runs there. Scripts of tests/guest/host are
-                   run by name
-  vm-bench [--guest uml|qemu] [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--cache MODE]
-          [--with OPTIONS] [--rows EXPRESSION] [--save]
-                   thrufs against virtiofsd, and 9p with QEMU, in a guest; --save keeps what was
-                   measured in bench/results
-  vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
-                   opening and closing a file in QEMU guests with Linux 6.1 and 6.12
+                   run by name (compare: see bench/README.md)
   mutants [ARG...] whether tests notice changes of the code (.cargo/mutants.toml; hours); arguments of
                    cargo-mutants: --in-diff FILE, --file NAME, --shard K/N
   bench TABLE [ARG...]
@@ -98,7 +92,6 @@ fn main() -> ExitCode {
         ("soak", rest) => in_run(Tier::Full, &|| soak::run(rest)),
         ("real", names) => in_run(Tier::Full, &|| real::run(names)),
         ("vm-test", rest) => in_run(Tier::Full, &|| vm_test::run(rest)),
-        ("vm-bench", rest) => tools::set_up(Tier::Full).and_then(|()| vm_test::bench(rest)),
         ("mutants", rest) => mutants::run(rest),
         ("bench", rest) => bench::run(rest),
         _ => Err(Failure::new(format!(

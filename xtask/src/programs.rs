@@ -59,7 +59,10 @@ const TWICE: &[&str] = &[
 /// How many tests of a run may be FLAKY.
 const FLAKY_MAX: usize = 2;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Cargo runs this with the environment of each test program, in its directory.
+const RUNNER: &str = "target.'cfg(all())'.runner = \
+    ['sh', '-c', 'printf \"%s\\t%s\\t%s\\n\" \"$CARGO_PKG_NAME\" \"$PWD\" \"$0\"']";
+
 pub(crate) struct Program {
     /// The package and the program, as `thrufs-tests/served`.
     pub(crate) name: String,
@@ -70,11 +73,15 @@ pub(crate) struct Program {
 
 /// Builds the test programs whose names have one of `parts`; without `parts`, those of the tier.
 pub(crate) fn build(parts: &[String], tier: Tier) -> Result<Vec<Program>, Failure> {
-    let test = ["test", "--workspace", "--locked", "--no-run"];
-    Step::cargo().args(test).run()?;
-    // Again, for their names: everything is built.
-    let listing = Step::cargo().args(test).args(["--message-format", "json"]);
-    let mut programs = parse(&listing.text()?);
+    let test = ["test", "--workspace", "--locked"];
+    Step::cargo().args(test).args(["--no-run"]).run()?;
+    // Again, for their names, with a runner that prints them in place of running them: everything is built.
+    let listing = Step::cargo()
+        .args(test)
+        .args(["--tests", "--quiet", "--config", RUNNER]);
+    let listing = listing.text()?;
+    let mut programs: Vec<Program> = listing.lines().filter_map(program).collect();
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
     programs.retain(|it| match parts {
         [] => tier == Tier::Full || !is_among(&it.name, FULL),
         parts => parts.iter().any(|part| it.name.contains(part)),
@@ -86,31 +93,14 @@ pub(crate) fn build(parts: &[String], tier: Tier) -> Result<Vec<Program>, Failur
     }
 }
 
-/// The test programs in cargo's messages.
-fn parse(messages: &str) -> Vec<Program> {
-    let mut programs: Vec<Program> = messages.lines().filter_map(program).collect();
-    programs.sort_by(|a, b| a.name.cmp(&b.name));
-    programs
-}
-
-fn program(message: &str) -> Option<Program> {
-    let (_, profile) = message.split_once("\"profile\":{")?;
-    if !profile.split('}').next()?.contains("\"test\":true") {
+/// A line that the runner prints.
+fn program(line: &str) -> Option<Program> {
+    let words: Vec<&str> = line.split('\t').collect();
+    let &[package, directory, executable] = words.as_slice() else {
         return None;
-    }
-    // Our paths have nothing that JSON escapes.
-    let text = |key: &str| {
-        let (_, rest) = message.split_once(&format!("\"{key}\":\""))?;
-        rest.split('"').next()
     };
-    let executable = PathBuf::from(text("executable")?);
+    let executable = PathBuf::from(executable);
     let (program, _hash) = executable.file_name()?.to_str()?.rsplit_once('-')?;
-    // `path+file:///where/name#0.1.0`, or `...#name@0.1.0` where the directory is called otherwise.
-    let (directory, version) = text("package_id")?.split_once("://")?.1.rsplit_once('#')?;
-    let package = match version.split_once('@') {
-        Some((name, _)) => name,
-        None => directory.rsplit_once('/')?.1,
-    };
     Some(Program {
         name: format!("{package}/{program}"),
         package: package.to_owned(),
@@ -191,7 +181,7 @@ impl Program {
     }
 
     /// The names of its tests, or of those that these further arguments of libtest select.
-    fn tests(&self, selected: &[&str]) -> Result<Vec<String>, Failure> {
+    pub(crate) fn tests(&self, selected: &[&str]) -> Result<Vec<String>, Failure> {
         let step = Step::new(&self.executable).args(["--list", "--format", "terse"]);
         let listed = step.args(selected).text()?;
         let names = listed
@@ -222,13 +212,6 @@ impl Program {
         }
         Ok(flaky)
     }
-
-    /// Whether it has ignored tests whose names have none of these parts.
-    pub(crate) fn has_ignored(&self, but: &[&str]) -> Result<bool, Failure> {
-        let tests = self.tests(&["--ignored"])?;
-        let is_excepted = |test: &String| but.iter().any(|part| test.contains(part));
-        Ok(tests.iter().any(|test| !is_excepted(test)))
-    }
 }
 
 /// The names of failing tests, which libtest lists last.
@@ -253,31 +236,9 @@ fn counted(output: &str, word: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{FLAKY_MAX, Program, counted, failed, parse, run};
+    use super::{FLAKY_MAX, Program, counted, failed, run};
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
-
-    #[test]
-    fn test_programs_are_found_among_cargos_messages() {
-        let message = |id: &str, test: bool, executable: &str| {
-            format!(
-                "{{\"package_id\":\"path+file:///w/{id}\",\"target\":{{\"test\":true}},\"profile\":\
-                 {{\"opt_level\":\"0\",\"test\":{test}}},\"executable\":{executable}}}\n"
-            )
-        };
-        let core = "crates/core#thrufs@0.1.0";
-        let messages = [
-            message(core, true, "\"/w/debug/deps/rings-0123\""),
-            message(core, false, "\"/w/debug/thrufs\""),
-            message("xtask#0.1.0", true, "\"/w/debug/deps/xtask-0123\""),
-            message(core, true, "null"),
-        ];
-        let programs = parse(&messages.concat());
-        let names: Vec<_> = programs.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(names, ["thrufs/rings", "xtask/xtask"]);
-        assert_eq!(programs[0].directory, Path::new("/w/crates/core"));
-    }
 
     /// A program whose only test fails the first time, and passes if it runs again by its name.
     fn failing_once(name: &str) -> Program {

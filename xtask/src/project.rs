@@ -41,23 +41,35 @@ pub(crate) fn peers() -> PathBuf {
     }
 }
 
-/// The files of a directory with this extension, in order.
-pub(crate) fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, Failure> {
+/// The files of the project whose names are wanted, in order.
+pub(crate) fn tree(is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(Failure::of(directory))? {
-        let path = entry.map_err(Failure::of(directory))?.path();
-        if path.extension().is_some_and(|it| it == extension) {
-            found.push(path);
+    let mut directories = vec![root().to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).map_err(Failure::of(&directory))? {
+            let path = entry.map_err(Failure::of(&directory))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_build = name == "target" && directory.join("Cargo.toml").exists();
+            if path.is_dir() && !is_build && !name.starts_with('.') {
+                directories.push(path);
+            } else if is_wanted(&name) {
+                found.push(path);
+            }
         }
     }
     found.sort();
     Ok(found)
 }
 
-/// Their names without the extension.
-pub(crate) fn names(directory: &str, extension: &str) -> Result<Vec<String>, Failure> {
-    let files = files(&root().join(directory), extension)?;
-    let stems = files.iter().filter_map(|path| path.file_stem());
-    let names = stems.map(|stem| stem.to_string_lossy().into_owned());
-    Ok(names.collect())
+/// The names of a directory's files with this extension, without it, in order.
+pub(crate) fn names(directory: impl AsRef<Path>, extension: &str) -> Result<Vec<String>, Failure> {
+    let directory = root().join(directory);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&directory).map_err(Failure::of(&directory))? {
+        let name = entry.map_err(Failure::of(&directory))?.file_name();
+        let name = name.to_string_lossy();
+        found.extend(name.strip_suffix(extension).map(str::to_owned));
+    }
+    found.sort();
+    Ok(found)
 }

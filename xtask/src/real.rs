@@ -44,7 +44,7 @@ pub(crate) fn run_with(
     names: &[String],
     variables: &[(&str, &str)],
 ) -> Result<(), Failure> {
-    let mut scripts = project::names(PLACE, "sh")?;
+    let mut scripts = project::names(PLACE, ".sh")?;
     if let Some(name) = names.iter().find(|name| !scripts.contains(name)) {
         return Err(Failure::new(format!("{PLACE} has no script {name}")));
     }

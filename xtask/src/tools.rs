@@ -1,4 +1,4 @@
-//! Everything that the tests use and cargo does not build: one table for Debian, one for crates.io.
+//! Everything that the tests use and cargo does not build: packages of Debian, and programs of crates.io.
 
 use crate::failure::Failure;
 use crate::project;
@@ -17,149 +17,60 @@ pub(crate) enum Tier {
     Full,
 }
 
-/// A Debian package, and its purpose.
-pub(crate) type Package = (&'static str, &'static str);
-
-const GATE: &[Package] = &[
-    ("btrfs-progs", "mkfs.btrfs: a lower file system"),
-    ("bubblewrap", "bwrap: a command in a view of a tree"),
-    (
-        "e2fsprogs",
-        "mkfs.ext4, chattr: lower file systems on loop images",
-    ),
-    ("fio", "reads and writes with verification"),
-    ("fuse3", "fusermount3: mounting without root"),
-    (
-        "gcc",
-        "a C project built on the mount; struct sizes of the kernel's header",
-    ),
-    ("git", "clone, checkout, gc, fsck on the mount"),
-    ("libc6-dev", "the same C project"),
-    ("linux-libc-dev", "the kernel's header of the wire format"),
-    ("make", "the C project again"),
-    ("mount", "mount, umount, losetup"),
-    ("procps", "counting processes and memory"),
-    (
-        "python3",
-        "system calls of a command that tries to leave `thrufs run`",
-    ),
-    ("sqlite3", "two writers in WAL mode"),
-    ("util-linux", "unshare, prlimit, flock, taskset"),
-    ("xfsprogs", "mkfs.xfs: a lower file system"),
-];
-
-/// What guests need beyond what every test needs.
-pub(crate) const GUESTS: &[Package] = &[
-    ("bc", "the build of a kernel for User-Mode Linux"),
-    ("bison", "the same"),
-    ("cpio", "what a guest boots into"),
-    ("flex", "the same as bc"),
-    ("xz-utils", "unpacking kernels"),
-];
-
-const FULL: &[Package] = &[
-    ("acl", "setfacl, getfacl: the tar and rsync round trips"),
-    ("attr", "setfattr, getfattr: the same"),
-    ("busybox-static", "the image of a container"),
-    ("crun", "podman's containers"),
-    ("dbench", "a file server's load"),
-    ("fish", "the syntax of its completions"),
-    ("fsmark", "fs_mark: many small files, synced"),
-    ("g++", "libFuzzer, built by the fuzz targets"),
-    ("libacl1-dev", "pjdfstest links with it"),
-    ("libcap-ng-dev", "virtiofsd links with it"),
-    ("libcap2-bin", "setcap: clearing security.capability"),
-    ("libseccomp-dev", "virtiofsd links with it"),
-    ("mandoc", "the syntax of the manual pages"),
-    (
-        "npm",
-        "installs in a sandbox of `thrufs run`, without network",
-    ),
-    ("podman", "a container in a view of a tree"),
-    ("postmark", "a mail server's load"),
-    ("python3", "a virtual environment in a sandbox"),
-    ("rsync", "both ways across the mount"),
-    ("strace", "system calls per request"),
-    ("stress-ng", "its file system class"),
-    ("tar", "round trips with everything a file can have"),
-    ("tmux", "terminals in a sandbox"),
-    ("uidmap", "newuidmap: the users of a container"),
-    ("vim", "an editor in one of them"),
-    ("zsh", "the syntax of its completions"),
-];
+/// All tools: a line `TIER NAME # PURPOSE` for each package of Debian, `crate NAME VERSION ARGUMENT... # PURPOSE` for
+/// each program of crates.io.
+const TOOLS: &str = include_str!("../tools");
 
 /// A pinned program from crates.io, installed by the chore that uses it.
 struct Program {
     name: &'static str,
     version: &'static str,
     /// What shortens its build.
-    arguments: &'static [&'static str],
-    purpose: &'static str,
+    arguments: Vec<&'static str>,
 }
 
-const PROGRAMS: &[Program] = &[
-    Program {
-        name: "cargo-deny",
-        version: "0.20.2",
-        // Without its own TLS and git stacks it builds in a fraction of the time; the advisory
-        // database is then fetched with the git program.
-        arguments: &["--debug", "--no-default-features"],
-        purpose: "licences, sources, bans, advisories",
-    },
-    Program {
-        name: "fsx",
-        version: "0.3.2",
-        arguments: &["--debug", "--config", "profile.dev.opt-level=2"],
-        purpose: "random file operations, every read verified",
-    },
-    Program {
-        name: "pjdfstest",
-        version: "0.2.2",
-        arguments: &["--debug"],
-        purpose: "POSIX, call by call",
-    },
-    Program {
-        name: "virtiofsd",
-        version: "1.14.0",
-        // It is measured, so it is built as its users have it.
-        arguments: &[],
-        purpose: "the peer: another server of virtio-fs",
-    },
-    Program {
-        name: "cargo-mutants",
-        version: "27.1.0",
-        arguments: &["--debug"],
-        purpose: "changes of the code that some test has to see",
-    },
-];
-
 pub(crate) fn list() {
-    for (table, packages) in [("gate", GATE), ("full", FULL), ("guests", GUESTS)] {
-        for (name, purpose) in packages {
-            println!("debian     {table:<7} {name:<24} {purpose}");
-        }
-    }
-    for program in PROGRAMS {
-        println!("crates.io  {:<32} {}", program.key(), program.purpose);
-    }
+    print!("{TOOLS}");
+}
+
+/// The words of each line that begins with `kind`, without it.
+fn lines(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {
+    let words = |line: &'static str| {
+        line.split('#')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+    };
+    let lines = TOOLS
+        .lines()
+        .map(move |line| words(line).collect::<Vec<_>>());
+    let lines = lines.filter(move |words| words.first() == Some(&kind));
+    lines.map(|words| words[1..].to_vec())
+}
+
+fn programs() -> impl Iterator<Item = Program> {
+    lines("crate").map(|words| Program {
+        name: words[0],
+        version: words[1],
+        arguments: words[2..].to_vec(),
+    })
 }
 
 /// Installs a tier's missing tools, and turns FUSE over io_uring on. Well under a second when nothing is to
 /// be done.
 pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
     need_root()?;
-    install_packages(GATE)?;
+    install_packages("gate")?;
     if tier == Tier::Full {
-        install_packages(FULL)?;
+        install_packages("full")?;
     }
     ring::turn_on()
 }
 
 pub(crate) fn set_up_all() -> Result<(), Failure> {
     set_up(Tier::Full)?;
-    install_packages(GUESTS)?;
-    let mut installed = PROGRAMS.iter().map(Program::install);
-    installed.try_for_each(|path| path.map(drop))
+    install_packages("guests")?;
+    programs().try_for_each(|program| program.install().map(drop))
 }
 
 /// Fails unless we are root: the owner of our entry in /proc.
@@ -172,13 +83,14 @@ pub(crate) fn need_root() -> Result<(), Failure> {
     Err(Failure::new(format!("this needs root: {why}")))
 }
 
-pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
-    let names: Vec<_> = packages.iter().map(|(name, _)| *name).collect();
+/// Installs those packages of a tier that are missing.
+pub(crate) fn install_packages(tier: &str) -> Result<(), Failure> {
+    let mut missing: Vec<&str> = lines(tier).flatten().collect();
     // Another package may provide one: nodejs of its makers has npm, and conflicts with Debian's.
     let query = ["-W", "-f", "${db:Status-Status} ${Package}, ${Provides}\n"];
     let queried = Step::new("dpkg-query").args(query).record();
     let (_, known) = queried.map_err(|failure| {
-        let names = names.join(" ");
+        let names = missing.join(" ");
         Failure::new(format!(
             "{failure}\nThis is not Debian: install by hand what these packages hold: {names}"
         ))
@@ -191,7 +103,6 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
         .flat_map(|line| line.split(", "))
         .filter_map(|name| name.split(' ').next())
         .collect();
-    let mut missing = names;
     missing.retain(|name| !installed.contains(name));
     if missing.is_empty() {
         return Ok(());
@@ -207,24 +118,23 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
 
 /// The path of a program from crates.io, installed; nothing where it is not one of these.
 pub(crate) fn installed(name: &str) -> Result<Option<PathBuf>, Failure> {
-    let known = PROGRAMS.iter().find(|program| program.name == name);
-    known.map(Program::install).transpose()
+    let known = programs().find(|program| program.name == name);
+    known.map(|program| program.install()).transpose()
 }
 
 /// The same for one that is one of these.
 pub(crate) fn program(name: &str) -> Result<PathBuf, Failure> {
     let path = installed(name)?;
-    path.ok_or_else(|| Failure::new(format!("tools.rs has no {name}")))
+    path.ok_or_else(|| Failure::new(format!("xtask/tools has no {name}")))
 }
 
 pub(crate) fn has(name: &str) -> bool {
-    let known = PROGRAMS.iter().find(|program| program.name == name);
-    known.is_some_and(|program| program.path().is_file())
+    programs().any(|program| program.name == name && program.path().is_file())
 }
 
 /// The directories of all of them, as in `PATH`.
 pub(crate) fn search_path() -> OsString {
-    let directories = PROGRAMS.iter().map(|program| program.root().join("bin"));
+    let directories = programs().map(|program| program.root().join("bin"));
     std::env::join_paths(directories).expect("cache directories have no colon")
 }
 
@@ -242,7 +152,6 @@ impl Program {
         self.root().join("bin").join(self.name)
     }
 
-    /// Optimising costs minutes and saves seconds, so most are built without.
     fn install(&self) -> Result<PathBuf, Failure> {
         let path = self.path();
         if path.is_file() {
@@ -252,7 +161,7 @@ impl Program {
             .args(["install", "--quiet", "--locked", self.name])
             .args(["--version", self.version])
             .args(["--root".as_ref(), self.root().as_path()])
-            .args(self.arguments)
+            .args(&self.arguments)
             // Not in our build directory, nor with the flags of a fuzz build.
             .without_env("CARGO_TARGET_DIR")
             .without_env("RUSTFLAGS")

@@ -5,9 +5,7 @@
 //! `tests/guest/host` command guests step by step. Here is what all need first: kernels, the image,
 //! programs.
 
-mod compare;
 mod debian;
-mod differs;
 mod kernel;
 mod plan;
 
@@ -18,8 +16,6 @@ use crate::project;
 use crate::release;
 use crate::step::Step;
 use crate::tools::{self, Tier};
-use compare::Comparison;
-use debian::Package;
 use plan::{Plan, Run, Variables};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,11 +26,18 @@ const GUESTS: u32 = 3;
 /// Of a guest: the image, and what scripts keep in memory.
 const MEMORY: &str = "1024M";
 
+/// What a guest boots into, as a directory, and packed for the kernel.
+const IMAGE: &str = "image";
+const ARCHIVE: &str = "image.cpio";
+
 /// The test that runs a test program in the guest.
 const FOLLOW: &str = "follow";
 
 /// That program.
 const SOAK: &str = "thrufs-tests/soak";
+
+/// The script of the host that measures, beside virtiofsd and 9p.
+const COMPARE: &str = "compare";
 
 /// The test that needs an emulator that maps files into a guest.
 const WINDOW: &str = "dax";
@@ -43,42 +46,12 @@ fn add(variables: &mut Variables, name: &str, path: &Path) {
     variables.insert(name.to_owned(), path.display().to_string());
 }
 
-/// Boots a guest once for each set of options, and fails if anything in any of them fails.
+/// Boots a guest once for each set of options, and fails if anything in any of them fails. A package that the archive
+/// no longer has is reported, and is no failure.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let plan = Plan::parse(Arguments(arguments.to_vec()), plan::ALL)?;
-    carry_out(&plan, &[("", &debian::CLOUD)], Variables::new())
-}
-
-/// Measures shares of ours and of others in a guest, prints a table, and keeps the results on request.
-pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
-    let comparison = Comparison::parse(arguments)?;
-    let kernels: &[_] = match comparison.is_open1 {
-        true => &[("", &debian::CLOUD), ("_BEFORE", &debian::BEFORE)],
-        false => &[("", &debian::GENERIC)],
-    };
-    let measured = project::target().join(format!("measured-{}", std::process::id()));
-    let mut variables = comparison.variables.clone();
-    add(&mut variables, "PEER", &server("virtiofsd")?);
-    add(&mut variables, "MEASURED", &measured);
-    let carried_out = carry_out(&comparison.plan, kernels, variables);
-    // What was measured before a failure counts as well.
-    let text = fs::read_to_string(&measured).unwrap_or_default();
-    let _ = fs::remove_file(&measured);
-    if text.is_empty() {
-        return carried_out.and(Err(Failure::new("nothing was measured")));
-    }
-    comparison.report(&text)?;
-    carried_out
-}
-
-/// Runs the plan with kernels of these packages where the guest is not User-Mode Linux, each with more
-/// variables. A package that the archive no longer has is reported, and is no failure.
-fn carry_out(
-    plan: &Plan,
-    packages: &[(&str, &Package)],
-    mut variables: Variables,
-) -> Result<(), Failure> {
-    tools::install_packages(tools::GUESTS)?;
+    let plan = Plan::parse(Arguments(arguments.to_vec()))?;
+    let mut variables = Variables::new();
+    tools::install_packages("guests")?;
     // Of this run alone: another may run beside it, with a process of the same number.
     let run = std::env::temp_dir();
     let run = run.file_name().unwrap_or_default().to_string_lossy();
@@ -99,48 +72,43 @@ fn carry_out(
             add(&mut variables, name, &qemu);
         }
     }
-    let server = server(&plan.server)?;
+    let server = match plan.server.as_str() {
+        "thrufs" => release::build()?,
+        name => tools::program(name)?,
+    };
     // As `cargo test` builds the workspace, so that nothing is built twice.
     let build = ["build", "--workspace", "--bins", "--locked"];
     Step::cargo().args(build).run()?;
-    let mut images = Vec::new();
-    for (suffix, package) in packages {
-        let kernel = match plan.guest.as_str() {
-            "uml" => kernel::uml()?,
-            _ => kernel::debian(package)?,
-        };
-        let Some((kernel, modules)) = kernel else {
-            return Ok(());
-        };
-        let image = place.join(format!("image{suffix}"));
-        put_together(plan, modules, &server, &image)?;
-        add(&mut variables, &format!("KERNEL{suffix}"), &kernel);
-        let archive = image.with_extension("cpio");
-        add(&mut variables, &format!("INITRAMFS{suffix}"), &archive);
-        images.push((image, archive));
+    let kernel = match plan.guest.as_str() {
+        "uml" => kernel::uml()?,
+        _ if plan.has(COMPARE) => kernel::debian(&debian::GENERIC)?,
+        _ => kernel::debian(&debian::CLOUD)?,
+    };
+    let Some((kernel, modules)) = kernel else {
+        return Ok(());
+    };
+    put_together(&plan, modules, &server, &place.join(IMAGE))?;
+    if plan.has(COMPARE) {
+        add(&mut variables, "PEER", &tools::program("virtiofsd")?);
     }
+    add(&mut variables, "KERNEL", &kernel);
+    add(&mut variables, "INITRAMFS", &place.join(ARCHIVE));
     add(&mut variables, "PROGRAM", &server);
-    each(plan, &images, &place, &variables)?;
+    each(&plan, &place, &variables)?;
     let _ = fs::remove_dir_all(&place);
     Ok(())
 }
 
 /// Everything in the plan, one after the other, whatever becomes of each.
-fn each(
-    plan: &Plan,
-    images: &[(PathBuf, PathBuf)],
-    place: &Path,
-    variables: &Variables,
-) -> Result<(), Failure> {
+fn each(plan: &Plan, place: &Path, variables: &Variables) -> Result<(), Failure> {
     let (mut tried, mut failed) = (0, Vec::new());
     let runs = plan.runs();
     for options in &plan.options {
         for run in &runs {
             let name = plan.name_of(options, run);
             println!("\nxtask: {name}");
-            for (image, archive) in images {
-                pack(image, &plan.environment(options, run)?, archive)?;
-            }
+            let environment = plan.environment(options, run);
+            pack(&place.join(IMAGE), &environment, &place.join(ARCHIVE))?;
             let account = place.join(format!("console-{tried}"));
             if let Err(failure) = boot(plan, options, run, &account, variables) {
                 println!("xtask: {failure}: {}", account.display());
@@ -152,13 +120,6 @@ fn each(
     Failure::if_any("guests that failed", &failed)?;
     println!("xtask: {tried} guests passed");
     Ok(())
-}
-
-fn server(name: &str) -> Result<PathBuf, Failure> {
-    if name == "thrufs" {
-        return release::build();
-    }
-    tools::program(name)
 }
 
 /// Makes the tree of the guest's image, without its environment.

@@ -142,15 +142,12 @@ impl<'a> Run<'a> {
     }
 
     fn measure_round(&mut self, round: u32) -> ControlFlow<()> {
-        let (start, rounds, count) = (Instant::now(), self.rounds(round), self.targets.len());
+        let (rounds, count) = (self.rounds(round), self.targets.len());
         for (number, planned) in self.rows.clone().into_iter().enumerate() {
             let share = number as f64 / self.rows.len() as f64;
-            // In the first round, a guess, as soon as there is something to go by.
-            let guess = (share > 0.1).then(|| start.elapsed().div_f64(share.max(0.1)));
-            let left = self
-                .round
-                .or(guess)
-                .map(|one| one.mul_f64(f64::from(rounds - round) - share));
+            // Of the first round, nobody knows how long it takes.
+            let rounds_left = f64::from(rounds - round) - share;
+            let left = self.round.map(|one| one.mul_f64(rounds_left));
             for turn in 0..count {
                 // The first target bears what the row before has left to be written back: each target is
                 // first once.
@@ -222,7 +219,7 @@ impl<'a> Run<'a> {
                     .push(format!("taking {name} down: {why}"));
             }
         }
-        let remarks = noise.remarks(&self.results);
+        let remarks = noise.remarks(Noise::watch());
         self.results.remarks.extend(remarks);
         self.progress.clear();
         if self.stop.is_abandoned() {

@@ -29,11 +29,6 @@ pub(crate) fn describe() -> Machine {
         processor: processor.unwrap_or("unknown").to_owned(),
         processors: u32::try_from(processors).unwrap_or(u32::MAX),
         memory_bytes: memory_kib("MemTotal").unwrap_or_default() * 1024,
-        load_before: read("/proc/loadavg")
-            .split(' ')
-            .next()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0.0),
         versions: [("thrufs".to_owned(), version)].into(),
     }
 }
@@ -67,9 +62,7 @@ pub(crate) fn seconds_now() -> u64 {
 
 /// The moment as part of a file's name, in UTC: `2026-11-22-071503`.
 pub(crate) fn date() -> String {
-    let (seconds, day) = (seconds_now(), figure::date(seconds_now()));
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{day}-{hour:02}{minute:02}{second:02}")
+    figure::moment(seconds_now(), "+%Y-%m-%d-%H%M%S")
 }
 
 fn read(path: &str) -> String {

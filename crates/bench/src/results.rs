@@ -54,8 +54,6 @@ pub(crate) struct Machine {
     /// Those that this process may use.
     pub(crate) processors: u32,
     pub(crate) memory_bytes: u64,
-    /// Processes ready to run in the last minute, before the run.
-    pub(crate) load_before: f64,
     /// Of what took part, by name: `thrufs`, `commit`.
     pub(crate) versions: BTreeMap<String, String>,
 }

@@ -4,19 +4,11 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 pub(crate) struct Stop {
     parent_pipe: io::Stdin,
-}
-
-/// What came first.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum First {
-    Readable,
-    Stopped,
-    TimeIsOver,
 }
 
 impl Stop {
@@ -40,27 +32,29 @@ impl Stop {
         poll(&mut polled, Some(&Timespec::default())).is_ok() && !polled[0].revents().is_empty()
     }
 
-    /// Waits until `descriptor` can be read, the run is to end, or the time is over.
-    pub(crate) fn wait(&self, descriptor: BorrowedFd<'_>, until: Instant) -> io::Result<First> {
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let mut polled = [
-                PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
-                PollFd::from_borrowed_fd(self.parent_pipe.as_fd(), PollFlags::IN),
-            ];
-            // In pieces, which are well within its range.
-            let piece = Timespec::try_from(left.min(Duration::from_secs(60)));
-            match poll(&mut polled, Some(&piece.unwrap_or_default())) {
-                Ok(0) if left.is_zero() => return Ok(First::TimeIsOver),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if !polled[1].revents().is_empty() {
-                return Ok(First::Stopped);
-            }
-            if !polled[0].revents().is_empty() {
-                return Ok(First::Readable);
-            }
+    /// Waits until `descriptor` can be read, the run is to end, or the time is over: which of the first two.
+    pub(crate) fn wait(&self, descriptor: BorrowedFd<'_>, until: Instant) -> io::Result<[bool; 2]> {
+        let readable = PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
+        let stopped = PollFd::new(&self.parent_pipe, PollFlags::IN);
+        wait_for([readable, stopped], Some(until))
+    }
+}
+
+/// Waits for one of two descriptors, or until then: which of them have what is asked.
+pub(crate) fn wait_for(
+    mut polled: [PollFd<'_>; 2],
+    until: Option<Instant>,
+) -> io::Result<[bool; 2]> {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        // In pieces, which are well within its range.
+        let piece = left.map(|left| left.min(Duration::from_secs(60)));
+        let piece = piece.and_then(|piece| Timespec::try_from(piece).ok());
+        match poll(&mut polled, piece.as_ref()) {
+            Ok(0) if left.is_none_or(|left| !left.is_zero()) => {}
+            Ok(_) => return Ok(polled.map(|one| !one.revents().is_empty())),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

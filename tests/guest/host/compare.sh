@@ -1,19 +1,19 @@
 #!/bin/bash
 # Measures, in one guest and row by row in turns: our share, virtiofsd's, and with QEMU the one that QEMU
-# has by itself, 9p. `cargo xtask vm-bench` runs this and makes a table of it.
+# has by itself, 9p. `bench/guest.py` has `cargo xtask vm-test compare` run this, and makes a table of it.
 #
 #   PEER       virtiofsd
-#   ROUNDS     how often each row is measured of each
-#   SECONDS_EACH  how long
+#   ROUNDS     how often each row is measured of each (default: 5)
+#   SECONDS_EACH  how long (default: 2)
 #   ROWS       an expression of which a row's name is one (default: all)
 #   CACHE      of both servers: `never` (default), `auto` or `always`; 9p has none
 #   WITH       more options of our share
-#   MEASURED   a file for what is measured: ROW CONTESTANT UNIT VALUE
+#   MEASURED   a file for what is measured: ROW TARGET UNIT VALUE
 # shellcheck source=tests/guest/machine.sh
 source "$(dirname "$0")/../machine.sh"
 need fio
 [[ $SERVER == thrufs ]] || fail "the peer is there anyway"
-CACHE=${CACHE:-never}
+CACHE=${CACHE:-never} ROUNDS=${ROUNDS:-5} SECONDS_EACH=${SECONDS_EACH:-2} MEASURED=${MEASURED:-/dev/null}
 
 peer() { SERVER=virtiofsd PROGRAM=$PEER "$@"; }
 
@@ -47,7 +47,7 @@ done
 # asked_for ROW
 asked_for() { [[ $1 =~ ^(${ROWS:-.*})$ ]]; }
 
-# measured ROW CONTESTANT UNIT VALUE
+# measured ROW TARGET UNIT VALUE
 measured() { echo "$*" | tee -a "$MEASURED"; }
 
 # one ROW UNIT COMMAND: in turns, so that what else the machine does meets all of them. In COMMAND, PLACE

@@ -1,7 +1,4 @@
-//! Packages of Debian for guests, each in one version, which are unpacked and never installed.
-//!
-//! Their releases need not be this machine's: apt gets sources, lists and a cache of its own, and checks
-//! signatures.
+//! Packages of Debian for guests, each in one version, which `tests/guest/debian.sh` unpacks and never installs.
 
 use crate::failure::Failure;
 use crate::project;
@@ -35,8 +32,6 @@ pub(super) const UML: Package = package("linux-source-7.3", "7.3.4-1~bpo13+1");
 pub(super) const CLOUD: Package = package("linux-image-6.12.117+deb13-cloud-amd64", "6.12.117-1");
 /// For any machine: it has 9p as well.
 pub(super) const GENERIC: Package = package("linux-image-6.12.117+deb13-amd64", "6.12.117-1");
-/// As `CLOUD`, from before close(2) did its work before it returned (Linux 6.6).
-pub(super) const BEFORE: Package = package("linux-image-6.1.0-50-cloud-amd64", "6.1.176-1");
 /// Moves the state of servers (8.2), and runs here with all its libraries.
 pub(super) const QEMU: Package = Package {
     with_needs: true,
@@ -49,94 +44,41 @@ pub(super) const QEMU_WINDOW: Package = Package {
     ..package("qemu-system-x86", "1:11.1.3+ds-1~bpo13+1")
 };
 
-/// The suites of these packages. Debian signs all with a key that bookworm has as well.
-const SOURCES: &str = "Types: deb
-URIs: MIRROR
-Suites: bookworm trixie trixie-backports
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-";
-
-/// An apt of our own. Its usual user cannot reach every place that we build in.
-const OPTIONS: &str = r#"Dir::Etc::sourcelist "APT/debian.sources";
-Dir::Etc::sourceparts "/dev/null";
-Dir::State::lists "APT/lists";
-Dir::State::status "APT/nothing";
-Dir::Cache "APT";
-Acquire::Languages "none";
-Acquire::Retries "3";
-APT::Sandbox::User "root";
-"#;
+/// What the script ends with where the archive does not have a package.
+const ABSENT: i32 = 3;
 
 impl Package {
-    /// The name of its folder.
-    pub(super) fn key(&self) -> String {
-        format!("{}_{}", self.name, self.version.replace(':', "_"))
-    }
-
-    /// Fetches and unpacks it into a folder; nothing where the archive does not have it.
+    /// Fetches and unpacks it into a folder; nothing, which is reported, where the archive does not have it.
     pub(super) fn unpacked(&self) -> Result<Option<PathBuf>, Failure> {
-        let folder = place()?.join(self.key());
+        let (name, version) = (self.name, self.version);
+        let folder = place()?.join(format!("{name}_{}", version.replace(':', "_")));
         if folder.exists() {
             return Ok(Some(folder));
         }
-        let Some(packages) = self.fetch()? else {
-            return Ok(None);
-        };
-        let unpacked = packages.join("unpacked");
-        for package in project::files(&packages, "deb")? {
-            let arguments = [Path::new("--extract"), &package, &unpacked];
-            Step::new("dpkg-deb").args(arguments).text()?;
-        }
-        // Renamed once it is complete.
-        fs::rename(&unpacked, &folder).map_err(Failure::of(&folder))?;
-        fs::remove_dir_all(&packages).map_err(Failure::of(&packages))?;
-        Ok(Some(folder))
-    }
-
-    /// Fetches it into a folder; nothing, which is reported, where the archive does not have it.
-    pub(super) fn fetch(&self) -> Result<Option<PathBuf>, Failure> {
-        println!("xtask: fetching {} {}: once", self.name, self.version);
-        let apt = place()?.join("apt");
-        let packages = apt.join(self.key());
-        let _ = fs::remove_dir_all(packages.join("unpacked"));
-        for folder in [apt.join("lists/partial"), packages.join("partial")] {
-            fs::create_dir_all(&folder).map_err(Failure::of(&folder))?;
-        }
-        let write = |name: &str, text: &str| {
-            let path = apt.join(name);
-            fs::write(&path, text).map_err(Failure::of(&path))
-        };
-        write("debian.sources", &SOURCES.replace("MIRROR", &mirror()?))?;
-        write("apt.conf", &OPTIONS.replace("APT", &apt.to_string_lossy()))?;
-        write("nothing", "")?;
-        let apt_get = || {
-            let config = format!("--config-file={}", apt.join("apt.conf").display());
-            let archives = format!("-oDir::Cache::archives={}", packages.display());
-            let words = ["-qq", &config, &archives];
-            Step::new("apt-get").directory(&packages).args(words)
-        };
-        let (_, updated) = apt_get().args(["update"]).record()?;
+        println!("xtask: fetching {name} {version}: once");
         let command = match self.with_needs {
             true => "install",
             false => "download",
         };
-        let release = self.suite.map(|suite| format!("--target-release={suite}"));
-        let (status, fetched) = apt_get()
-            .args([command, &format!("{}={}", self.name, self.version)])
-            .args(release)
-            .args(["--yes", "--no-install-recommends", "--download-only"])
+        let (status, said) = Step::new("bash")
+            .args([Path::new("tests/guest/debian.sh"), &folder])
+            .args([name, version, command])
+            .args(self.suite)
             .record()?;
-        if status.success() {
-            return Ok(Some(packages));
+        match status.code() {
+            Some(0) => Ok(Some(folder)),
+            Some(ABSENT) => {
+                let why = format!(
+                    "Debian's archive has no version {version} of it, or cannot be reached. If it has gone, name \
+                     another in xtask/src/vm_test/debian.rs. ({said})"
+                );
+                skips::add(&format!("guest/{name}"), &why.replace('\n', " "));
+                Ok(None)
+            }
+            _ => Err(Failure::new(format!(
+                "tests/guest/debian.sh {name}: {said}"
+            ))),
         }
-        let version = self.version;
-        let why = format!(
-            "Debian's archive has no version {version} of it, or cannot be reached. If it has gone, name \
-             another in xtask/src/vm_test/debian.rs. ({updated}{fetched})"
-        );
-        skips::add(&format!("guest/{}", self.name), &why.replace('\n', " "));
-        Ok(None)
     }
 }
 
@@ -145,18 +87,4 @@ pub(super) fn place() -> Result<PathBuf, Failure> {
     let place = project::tools().join("guest");
     fs::create_dir_all(&place).map_err(Failure::of(&place))?;
     Ok(place)
-}
-
-/// The machine's Debian mirror, not that of security updates.
-fn mirror() -> Result<String, Failure> {
-    let words = [
-        "indextargets",
-        "--format",
-        "$(REPO_URI)",
-        "Created-By: Packages",
-    ];
-    let archives = Step::new("apt-get").args(words).text()?;
-    let mut archives = archives.lines().filter(|it| !it.contains("security"));
-    let first = archives.next().map(str::to_owned);
-    first.ok_or_else(|| Failure::new("apt-get knows no archive of packages"))
 }

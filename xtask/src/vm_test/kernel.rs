@@ -28,7 +28,7 @@ pub(super) fn uml() -> Result<Option<Kernel>, Failure> {
     let place = debian::place()?;
     let path = place.join(&name);
     if !path.exists() {
-        let Some(package) = debian::UML.fetch()? else {
+        let Some(package) = debian::UML.unpacked()? else {
             return Ok(None);
         };
         println!("xtask: building a kernel for User-Mode Linux: minutes, once");

@@ -1,18 +1,12 @@
-//! Whether the machine was quiet enough for the figures to mean anything: processor time that others took,
-//! and the spread of the figures. Only remarks on it; no figure is dropped.
+//! Whether the machine was quiet enough for the figures to mean anything: processor time that others took. Only
+//! remarks on it; no figure is dropped.
 
-use crate::results::Results;
-use crate::results::statistics::ratio;
 use std::fs;
 
 /// Processors' time that others took, as a share of all there is, from which on it is said.
 const OTHERS_MAX: f64 = 0.05;
 /// The same of time that the hypervisor gave to others.
 const STOLEN_MAX: f64 = 0.01;
-/// An interval whose ends are further apart than this factor tells too little.
-const FACTOR_MAX: f64 = 1.5;
-/// So many noisy ratios are named.
-const NAMED_MAX: usize = 6;
 
 /// What the processors had done at one moment, in hundredths of a second, all of them together; and for us.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,14 +43,8 @@ impl Noise {
         }
     }
 
-    /// What is to be said of the time since then, and of what was measured in it. Servers must have ended.
-    pub(super) fn remarks(&self, results: &Results) -> Vec<String> {
-        let mut remarks = self.of_machine(Noise::watch());
-        remarks.extend(of_ratios(results));
-        remarks
-    }
-
-    fn of_machine(&self, after: Noise) -> Vec<String> {
+    /// What is to be said of the time until `after`. Servers must have ended by then.
+    pub(super) fn remarks(&self, after: Noise) -> Vec<String> {
         let all = (after.all - self.all).max(1.0);
         let stolen = (after.stolen - self.stolen) / all;
         let others = (after.busy - self.busy - (after.ours - self.ours)) / all;
@@ -76,23 +64,6 @@ impl Noise {
         }
         remarks
     }
-}
-
-/// Those that tell too little.
-fn of_ratios(results: &Results) -> Option<String> {
-    let mut names = Vec::new();
-    for cell in results.cells.iter().filter(|cell| cell.target != "native") {
-        let native = results.cell(&cell.row, "native", cell.jobs)?;
-        if ratio(cell, native).is_some_and(|ratio| ratio.greatest > ratio.least * FACTOR_MAX) {
-            names.push(format!("{} on {}", cell.row, cell.target));
-        }
-    }
-    let (count, more) = (
-        names.len(),
-        if names.len() > NAMED_MAX { ", …" } else { "" },
-    );
-    names.truncate(NAMED_MAX);
-    (count > 0).then(|| format!("{count} figures are noisy: {}{more}", names.join(", ")))
 }
 
 #[cfg(test)]
@@ -115,7 +86,7 @@ mod tests {
         );
         let before = Noise::default();
         let of = |busy, stolen, ours| {
-            before.of_machine(Noise {
+            before.remarks(Noise {
                 busy,
                 stolen,
                 all: 6000.0,

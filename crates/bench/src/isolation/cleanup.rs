@@ -4,11 +4,10 @@
 use super::{is_root, refusal, remains, scratch, tree};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use crate::stop::wait_for;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::os::fd::AsFd;
 use std::process::{Child, ExitCode, Stdio};
 
 /// `clean-up PLAN`, with the parent pipe for standard input.
@@ -52,22 +51,12 @@ fn keep(plan: &Plan) -> Outcome<ExitCode> {
 fn ended(mut run: Child) -> io::Result<Option<u8>> {
     let descriptor = pidfd_open(Pid::from_child(&run), PidfdFlags::empty())?;
     let parent_pipe = io::stdin();
-    loop {
-        let mut polled = [
-            PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN),
-            // Only its end, which cannot be masked.
-            PollFd::from_borrowed_fd(parent_pipe.as_fd(), PollFlags::empty()),
-        ];
-        match poll(&mut polled, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if !polled[1].revents().is_empty() {
-            return Ok(None);
-        }
-        if !polled[0].revents().is_empty() {
-            let code = run.wait()?.code();
-            return Ok(code.and_then(|code| u8::try_from(code).ok()));
-        }
+    let has_ended = PollFd::new(&descriptor, PollFlags::IN);
+    // Only its end, which cannot be masked.
+    let is_abandoned = PollFd::new(&parent_pipe, PollFlags::empty());
+    if let [_, true] = wait_for([has_ended, is_abandoned], None)? {
+        return Ok(None);
     }
+    let code = run.wait()?.code();
+    Ok(code.and_then(|code| u8::try_from(code).ok()))
 }

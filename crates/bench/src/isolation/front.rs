@@ -3,8 +3,8 @@
 use super::remains;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use crate::stop::wait_for;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::AsFd;
@@ -57,16 +57,10 @@ impl Waiting {
     fn wait(&mut self, signals: &SignalFd) -> io::Result<ExitStatus> {
         let ended = pidfd_open(Pid::from_child(&self.cleanup), PidfdFlags::empty())?;
         loop {
-            let mut polled = [
-                PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            ];
-            match poll(&mut polled, None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let [ended, signalled] = [0, 1].map(|at| !polled[at].revents().is_empty());
-            if ended {
+            let polled = [ended.as_fd(), signals.as_fd()]
+                .map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN));
+            let [has_ended, signalled] = wait_for(polled, None)?;
+            if has_ended {
                 return self.cleanup.wait();
             }
             if signalled && let Ok(signal) = signals.read() {

@@ -4,7 +4,7 @@ use crate::outcome::Outcome;
 use crate::plan::PlannedRow;
 use crate::results::Absence;
 use crate::row::{LIMIT, Row, list};
-use crate::stop::{First, Stop};
+use crate::stop::Stop;
 use crate::target::RunningTarget;
 use crate::task::{Done, Task};
 use serde::{Deserialize, Serialize};
@@ -116,12 +116,12 @@ impl JobProcess {
                 return Ok(serde_json::from_slice(&line).unwrap_or(Said::Nothing));
             }
             match stop.wait(self.output.as_fd(), until)? {
-                First::Stopped => return Ok(Said::Stopped),
-                First::TimeIsOver => {
+                [_, true] => return Ok(Said::Stopped),
+                [false, false] => {
                     self.too_slow = true;
                     return Ok(Said::Nothing);
                 }
-                First::Readable => match self.output.read(&mut piece)? {
+                [true, false] => match self.output.read(&mut piece)? {
                     0 => return Ok(Said::Nothing),
                     length => self.rest.extend_from_slice(&piece[..length]),
                 },

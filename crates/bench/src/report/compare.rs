@@ -32,7 +32,7 @@ pub(crate) fn compared(then: &Results, now: &Results, width: usize) -> String {
             }
         }
     }
-    let moment = figure::moment(then.started);
+    let moment = figure::moment(then.started, figure::MOMENT);
     let mut text = format!(
         "\nAgainst {moment}: shares of native then and now\n{}",
         grid(&rows, width)

@@ -1,6 +1,10 @@
 //! Figures as people read them.
 
 use crate::row::Row;
+use std::process::Command;
+
+/// The form of a date and a time of day.
+pub(crate) const MOMENT: &str = "+%Y-%m-%d %H:%M UTC";
 
 /// A rate in the unit of its row: bytes or operations per second.
 pub(crate) fn rate(row: &Row, per_second: f64) -> String {
@@ -32,31 +36,21 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// A moment, given in seconds since 1970, as date and time of day (UTC).
-pub(crate) fn moment(seconds: u64) -> String {
-    let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
-    format!("{} {hour:02}:{minute:02} UTC", date(seconds))
-}
-
-/// The day of it, year first.
-pub(crate) fn date(seconds: u64) -> String {
-    // Years that begin in March have the leap day at their end; 400 of them are 146,097 days.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (year, month, day) = (
-        era * 400 + year + u64::from(month >= 10),
-        if month < 10 { month + 3 } else { month - 9 },
-        day - (153 * month + 2) / 5 + 1,
-    );
-    format!("{year}-{month:02}-{day:02}")
+/// A moment, given in seconds since 1970, as a form of date(1) has it (UTC).
+pub(crate) fn moment(seconds: u64, form: &str) -> String {
+    let mut date = Command::new("date");
+    let output = date
+        .args(["-u", "-d", &format!("@{seconds}"), form])
+        .output();
+    output.map_or(seconds.to_string(), |output| {
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.trim_end().to_owned()
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{moment, rate, times};
+    use super::{MOMENT, moment, rate, times};
     use crate::row::list::by_name;
 
     #[test]
@@ -69,7 +63,6 @@ mod tests {
         assert_eq!(rate(row("append-4k"), 12e3), "49.2 MB/s");
         let seen = [0.0432, 0.0996, 0.944, 2.0, 12.34, 250.2].map(times);
         assert_eq!(seen, ["0.043", "0.10", "0.94", "2.00", "12.3", "250"]);
-        assert_eq!(moment(1_709_164_800), "2024-02-29 00:00 UTC");
-        assert_eq!(moment(1_735_689_599), "2024-12-31 23:59 UTC");
+        assert_eq!(moment(1_709_164_800, MOMENT), "2024-02-29 00:00 UTC");
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn terminal(results: &Results, width: usize) -> String {
     let mut text = wrapped(
         &format!(
             "thrufs bench{ending}: {}, Linux {}, {} × {}, {} GiB. {}",
-            figure::moment(results.started),
+            figure::moment(results.started, figure::MOMENT),
             machine.kernel,
             machine.processors,
             machine.processor,
