@@ -224,7 +224,7 @@ impl FileSystem for HostDir {
         let announces = flags.contains(InitFlags::SUBMOUNTS);
         set(&self.host.announces_submounts, announces);
         start_housekeeping(tree);
-        start_freeing(tree);
+        start_freeing(&tree.freeing);
     }
 
     fn destroy(&self) {

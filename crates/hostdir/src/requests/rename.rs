@@ -124,7 +124,7 @@ impl Host {
             self.tree.keep_if_last_name(inode, end);
         }
         let file = known.as_ref().filter(|_| !directory);
-        let freed = file.and_then(|file| self.tree.reference_to_free(file, end.fd, name));
+        let freed = file.and_then(|file| self.tree.reference_to_free(file, end));
         self.tree.name_changes.during(|| {
             self.as_owner_of_names(context, &[end], || {
                 Ok(rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?)

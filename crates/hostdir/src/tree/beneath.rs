@@ -4,8 +4,8 @@ use super::Tree;
 use super::inode::{Inode, Place};
 use super::mounts::opened_identity;
 use crate::identity::{Identity, KnownName};
-use crate::stat::stat_with_birth;
-use rustix::fs::Statx;
+use crate::stat::{stat_open, stat_with_birth};
+use rustix::fs::{Mode, OFlags, Statx};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -16,6 +16,9 @@ use thrufs_sys::proc_fd;
 
 /// Less than the longest path of a system call (`PATH_MAX`), more than a name.
 const PIECE_BYTES_MAX: usize = 4000;
+
+/// The largest file that is freed later.
+const FREED_BYTES_MAX: u64 = 64 << 10;
 
 /// One end of a rename: a name, and its directory.
 #[derive(Clone, Copy)]
@@ -79,6 +82,28 @@ impl Tree {
             return None;
         }
         self.hold(end)
+    }
+
+    /// A reference to a file whose name is about to be removed, if it is a small one, to be [freed later](super::freeing).
+    pub(crate) fn reference_to_free(
+        &self,
+        inode: &Inode,
+        End { fd, name, .. }: End<'_>,
+    ) -> Option<Arc<OwnedFd>> {
+        let mount = inode.mount();
+        // NFS would give an open file another name. A submount would stay busy.
+        let is_here = mount.is_source() && !mount.is_remote && !mount.is_layered;
+        if !is_here || !inode.is_regular() || !self.freeing.runs() {
+            return None;
+        }
+        let open = || {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(fd, name, flags, Mode::empty());
+            opened.ok().map(Arc::new)
+        };
+        let file = inode.cached_descriptor().or_else(open)?;
+        let stat = stat_open(&*file).ok()?;
+        (stat.stx_nlink == 1 && stat.stx_size <= FREED_BYTES_MAX).then_some(file)
     }
 
     /// The inode behind a name, with its descriptor cached; `None` if the kernel has not looked it up.
