@@ -18,8 +18,8 @@ const ABOUT: &str =
     "Tell how fast a directory is through thrufs, against itself and against other mounts";
 const LONG: &str = "Tell how fast a directory is through thrufs, against itself and against other mounts.\n\n\
     Makes files in a folder of its own in DIR, serves them in every mode that this machine offers, and measures them \
-    all in turns, round after round. Prints a table, and writes a report with everything that was measured. Ctrl-C \
-    ends it with what it has by then; however it ends, nothing is left but the report.";
+    all in turns, round after round, for two minutes, or as long as three rounds take. Prints a table, and writes a \
+    report of everything. Ctrl-C ends it with what it has by then; however it ends, nothing is left but the report.";
 const MODES: [&str; 5] = ["dev", "ring", "dev+pt", "ring+pt", "none"];
 const CACHES: [&str; 3] = ["never", "auto", "always"];
 
@@ -60,7 +60,7 @@ fn command() -> Command {
             option("against", "NAME=MOUNTPOINT", "A mounted file system to compare with, and what to call it")
                 .action(ArgAction::Append)
                 .value_parser(against),
-            list("modes", "How thrufs is to serve: over /dev/fuse (dev) or io_uring (ring), with passthrough (+pt) or without; or none [default: all]")
+            list("modes", "How thrufs is to serve: over /dev/fuse (dev) or io_uring (ring), with passthrough (+pt) or without; or none. thrufs mount itself chooses the last that there is [default: all]")
                 .value_parser(PossibleValuesParser::new(MODES)),
             list("cache", "Values of the mount option cache, each for all modes [default: the default mount's]")
                 .value_parser(PossibleValuesParser::new(CACHES)),
@@ -75,11 +75,11 @@ fn command() -> Command {
                 .value_parser(value_parser!(u32).range(1..=1000)),
             option("rounds", "N", "Rounds [default: 3 to 11, as many as there is time for]")
                 .value_parser(number()),
-            option("time", "SECONDS", "How long it may take, but for the first three rounds [default: 120]")
+            option("time", "SECONDS", "How long to begin rounds; three are made however long they take [default: 120]")
                 .value_parser(number()),
             option("compare", "FILE", "Say what differs from an earlier run, of which this is the results.json")
                 .value_parser(path()),
-            option("out", "DIR", "A new folder for the report [default: thrufs-bench-DATE in the working directory]")
+            option("out", "DIR", "A new folder for report.txt and results.json [default: thrufs-bench-DATE in the working directory]")
                 .value_parser(path()),
         ])
 }

@@ -239,8 +239,8 @@ impl<'a> Run<'a> {
         write(self.plan, results, &shown(report::WIDTH_ELSEWHERE))?;
         // A reader that has enough (`| head`) is no failure.
         let _ = writeln!(std::io::stdout(), "{}", shown(report::width()));
-        self.progress
-            .line(&format!("report: {}", self.plan.out.display()));
+        let end = format!("report: {}\nremoving the files", self.plan.out.display());
+        self.progress.line(&end);
         let failed = |cell: &Cell| cell.absence.as_ref().is_some_and(|absence| absence.failed);
         match results.cells.iter().any(failed) {
             true => Err("some cells of the table have failed: see above".to_owned()),

@@ -129,13 +129,13 @@ impl RunningTarget {
     fn must_not_say(&self, refusal: &str) -> Outcome<()> {
         let log = self.mount.as_ref().map(|mount| &mount.log);
         let said = log.and_then(|log| std::fs::read_to_string(log).ok());
-        match said.unwrap_or_default().split_once(refusal) {
-            Some((_, why)) => {
-                let why = why.lines().next().unwrap_or_default();
-                Err(format!("{refusal}{}", why.trim_end_matches(')')))
-            }
-            None => Ok(()),
-        }
+        let Some((_, why)) = said.as_deref().and_then(|said| said.split_once(refusal)) else {
+            return Ok(());
+        };
+        // Without the fields of a log line.
+        let why = why.lines().next().unwrap_or_default();
+        let why = why.trim_end_matches(')').split(" mount=").next();
+        Err(format!("{refusal}{}", why.unwrap_or_default()))
     }
 
     /// Mounts anew, so that nothing is cached above: what an ordinary user can do for a cold start.

@@ -124,6 +124,12 @@ read kept/sub/inner -> ok
 opendir kept -> ok
 opendir kept/sub -> ok
 lookup a.key -> ENOENT 1
+lookup plain.key -> ENOENT 1
+read plain -> EPERM 6
+chmod plain -> ok
+rename plain plain.key -> EACCES 1 plain.key
+unlink plain.key -> ENOENT 1
+write plain -> EPERM 6
 unlink a.key -> ENOENT 1
 rmdir hides -> ENOTEMPTY
 mkdir dir -> EEXIST
@@ -264,7 +270,8 @@ pub fn fill(source: &Path) {
         fs::write(directory.join("x"), "content").unwrap();
         fs::write(directory.join("sub/inner"), "inner").unwrap();
     }
-    let files = "a b two a.key of-root denied photos/p photos/one seen/kept hides/h.key words";
+    let files =
+        "a b two a.key of-root denied photos/p photos/one seen/kept hides/h.key words plain";
     for name in files.split(' ').map(at) {
         fs::write(name, "1").unwrap();
     }
@@ -272,6 +279,7 @@ pub fn fill(source: &Path) {
     for name in ["photos/two", "photos/as-well"] {
         fs::hard_link(at("two"), at(name)).unwrap();
     }
+    fs::hard_link(at("plain"), at("plain.key")).unwrap();
     chown(at("of-root"), Some(1000), None).unwrap();
     rustix::fs::mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
 }

@@ -75,10 +75,10 @@ impl Waiting {
         self.asked.get_or_insert(u8::try_from(signal).unwrap_or(2));
         let pipe = self.parent_pipe.as_mut().filter(|_| is_first);
         let what = if pipe.is_some_and(|pipe| pipe.write_all(b"!").is_ok()) {
-            "stopping with what was measured so far; once more to leave at once"
+            "stopping, with a report of what was measured so far; once more for none"
         } else {
             self.parent_pipe = None;
-            "leaving"
+            "leaving once the files are removed"
         };
         // The terminal may be gone.
         let _ = writeln!(io::stderr(), "\n{what}");

@@ -53,7 +53,7 @@ fn directory(path: &Path, bytes: u64) -> Outcome<()> {
     if free < bytes + MARGIN_BYTES {
         return Err(format!(
             "{shown} has {} MiB free, and this run wants {} MiB for its files, and {} MiB to stay \
-             free; choose another directory, fewer --rows or a smaller --percent",
+             free; choose another directory, fewer --modes or a smaller --percent",
             free >> 20,
             bytes.div_ceil(1 << 20),
             MARGIN_BYTES >> 20

@@ -9,7 +9,7 @@ use crate::results::{Cell, Ending, Results, Target};
 /// In place of a figure that there cannot be.
 const NONE: &str = "–";
 const LEGEND: &str = "* the best mount, or not separable from it; ? too noisy, or too few rounds, to tell whether it is \
-    faster or slower; – and absent: see below";
+    faster or slower; – not measured; absent, failed: see below";
 
 /// All that a run has found, in lines of that width.
 pub(crate) fn terminal(results: &Results, width: usize) -> String {

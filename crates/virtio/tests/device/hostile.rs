@@ -130,6 +130,31 @@ fn arbitrary_descriptors_and_requests_are_survived() {
     end(serving, guest);
 }
 
+/// The device copies a request before it writes the reply where the request was.
+#[test]
+fn a_reply_may_overwrite_its_request() {
+    const NEXT: u16 = 1;
+    const WRITE: u16 = 2;
+    let files = memory(|_| ());
+    files.gate.open();
+    let (_device, serving, mut guest) = serve(sessions(&files), config(), ALL_FEATURES);
+    guest.init().unwrap();
+    for overlap in [0, 8, 40] {
+        let request = guest.getattr(1).finish();
+        let expected = guest.transact(1, &request, 4096);
+        let (at, reply_at) = (0x8000, 0x8000 + overlap);
+        guest.put(1, at, &request);
+        let address = |at| guest.guest_address(1, at);
+        guest.descriptor(1, 0, address(at), request.len() as u32, NEXT, 1);
+        guest.descriptor(1, 16, address(reply_at), 4096, WRITE, 0);
+        guest.offer(1, 0);
+        let (head, length) = guest.next_used(1);
+        assert_eq!((head, length as usize), (0, expected.len()));
+        assert_eq!(guest.bytes(1, reply_at, length), expected);
+    }
+    end(serving, guest);
+}
+
 #[test]
 fn arbitrary_vhost_user_messages_are_survived() {
     let files = memory(|_| ());

@@ -381,9 +381,13 @@ impl Guest {
     }
 
     pub fn reply(&self, queue: usize, head: u16, length: u32) -> Vec<u8> {
-        let mut reply = vec![0; length as usize];
-        self.get(queue, Guest::reply_at(head), &mut reply);
-        reply
+        self.bytes(queue, Guest::reply_at(head), length)
+    }
+
+    pub fn bytes(&self, queue: usize, at: u64, length: u32) -> Vec<u8> {
+        let mut bytes = vec![0; length as usize];
+        self.get(queue, at, &mut bytes);
+        bytes
     }
 
     pub fn transact(&mut self, queue: usize, request: &[u8], room: usize) -> Vec<u8> {
