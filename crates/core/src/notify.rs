@@ -469,7 +469,13 @@ mod tests {
         assert_eq!(notifier.pending(), 2);
         notifier.prune(&[]).unwrap();
         assert_eq!(notifier.pending(), 2);
-        let long = notifier.inval_entry(NodeId(1), &[b'x'; 5000], true);
-        assert_eq!(long, Err(Errno::ENAMETOOLONG));
+        let (parent, long) = (NodeId(1), &[b'x'; 5000]);
+        for refused in [
+            notifier.inval_entry(parent, long, true),
+            notifier.inval_entry_now(parent, long, true),
+            notifier.delete(parent, NodeId(2), long),
+        ] {
+            assert_eq!(refused, Err(Errno::ENAMETOOLONG));
+        }
     }
 }

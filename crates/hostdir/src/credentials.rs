@@ -281,6 +281,7 @@ mod tests {
             });
             assert_eq!(changed, Ok(()));
             assert!(has(Capabilities::FOWNER));
+            assert!(!has(Capabilities::SYS_RESOURCE), "it would ignore quotas");
             credentials.keep_set_ids(false).unwrap();
             assert!(!has(Capabilities::FSETID) && has(Capabilities::FOWNER));
             credentials.keep_set_ids(true).unwrap();

@@ -32,8 +32,6 @@ use vhost::vhost_user::message::FrontendReq;
 
 /// `VHOST_USER_PROTOCOL_F_REPLY_ACK`.
 const REPLY_ACK: u64 = 1 << 3;
-/// `VHOST_USER_PROTOCOL_F_LOG_SHMFD`.
-const LOG_SHMFD: u64 = 1 << 1;
 
 /// For a worker to take a message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -236,12 +234,12 @@ impl ProxyThread {
                 | FrontendReq::GET_INFLIGHT_FD
                 | FrontendReq::GET_MAX_MEM_SLOTS
                 | FrontendReq::GET_STATUS
+                | FrontendReq::SET_LOG_BASE
                 | FrontendReq::GET_SHARED_OBJECT
                 | FrontendReq::SET_DEVICE_STATE_FD
                 | FrontendReq::CHECK_DEVICE_STATE
                 | FrontendReq::GET_SHMEM_CONFIG,
             ) => return true,
-            Some(FrontendReq::SET_LOG_BASE) if kept & LOG_SHMFD != 0 => return true,
             // REPLY_ACK is negotiated by this message itself.
             Some(FrontendReq::SET_PROTOCOL_FEATURES) => message.u64_at(0).unwrap_or(0),
             _ => kept,

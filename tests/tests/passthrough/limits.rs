@@ -66,6 +66,10 @@ fn append_only_files_are_only_appended_to() {
         assert_eq!(fs::read(&beneath).unwrap(), b"begin end");
         drop(file);
         chattr("-a", &beneath);
+        let _reader = open(&path, libc::O_RDONLY).unwrap();
+        chattr("+a", &beneath);
+        assert_eq!(errno(open(&path, libc::O_WRONLY)), libc::EPERM, "in use");
+        chattr("-a", &beneath);
         open(&path, libc::O_WRONLY).unwrap();
     });
 }

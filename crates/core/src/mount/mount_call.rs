@@ -118,9 +118,10 @@ mod tests {
         options.subtype = Some("a,subtype".to_owned());
         let list = option_list(file.as_fd(), &options);
         assert_eq!(list, format!("{first},default_permissions"));
-        options.default_permissions = false;
-        assert_eq!(option_list(file.as_fd(), &options), first);
         options.allow_other = true;
+        let list = option_list(file.as_fd(), &options);
+        assert_eq!(list, format!("{first},default_permissions,allow_other"));
+        options.default_permissions = false;
         options.read_bytes_max = Some(65_536);
         let list = option_list(file.as_fd(), &options);
         assert_eq!(list, format!("{first},allow_other,max_read=65536"));

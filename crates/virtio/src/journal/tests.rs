@@ -71,6 +71,7 @@ fn a_table_of_another_queue_is_ignored() {
     assert_eq!(heads(&mut table(&journal), 102), None);
     let mut smaller = journal.inflight(1, SIZE / 2).unwrap();
     assert_eq!(smaller.recover(100), None, "of another size");
+    assert!(smaller.of_size(SIZE).is_none(), "it has no room");
 }
 
 #[test]

@@ -393,6 +393,9 @@ fn the_guest_is_notified_at_its_event_index() {
     assert_eq!(guest.ring.needs_notification(), Ok(true));
     give_back(&mut guest, 4);
     assert_eq!(guest.ring.needs_notification(), Ok(false), "that is past");
+    let regions = Arc::clone(guest.ring.regions());
+    let mut again = VirtqueueRing::new(regions, layout(), BOTH, 5).unwrap();
+    assert_eq!(again.needs_notification(), Ok(false), "of this device");
 }
 
 #[test]

@@ -153,8 +153,9 @@ fn a_message_without_a_reply_is_sent_to_the_next_worker() {
     messages_of(&first);
     play.say(code::GET_QUEUE_NUM, &[], &[]);
     assert_eq!(hear(&first).request(), Some(code::GET_QUEUE_NUM));
-    // Half a reply.
-    io::Write::write_all(&mut &first, &[17, 0, 0]).unwrap();
+    // Not all of a reply, and more than the socket holds: the proxy has begun to read it.
+    rustix::net::sockopt::set_socket_send_buffer_size(&first, 1).unwrap();
+    (0..11).for_each(|_| io::Write::write_all(&mut &first, &[17]).unwrap());
     drop(first);
     let second = play.worker();
     messages_of(&second);
