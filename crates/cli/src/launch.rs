@@ -8,7 +8,7 @@ use crate::error::system;
 use crate::log;
 use crate::lookup;
 use crate::mounting::error::MountCommandError;
-use crate::mounting::{self, DeadMount};
+use crate::mounting::{self, DeadMount, unusable};
 use crate::options::{self, Form, Group, OPTIONS, OptionError, Setting, Use};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
@@ -149,10 +149,7 @@ fn open_mountpoint(path: &Path) -> Result<(OwnedFd, PathBuf), MountCommandError>
         Some(Errno::ACCESS) if std::fs::canonicalize(path).is_ok_and(|it| is_mounted(&it)) => {
             MountCommandError::Occupied(path.into())
         }
-        _ => MountCommandError::MountPoint {
-            path: path.into(),
-            source: error,
-        },
+        _ => unusable(path)(error).into(),
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let place = lookup::open(path, flags, Mode::empty()).map_err(wrong)?;
@@ -208,10 +205,7 @@ fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), Mo
         Some(Err(errno)) => {
             let _ = supervisor.channel.send(&Message::Stop);
             let _ = supervisor.wait();
-            Err(MountCommandError::MountPoint {
-                path: mountpoint.into(),
-                source: errno.into(),
-            })
+            Err(unusable(mountpoint)(errno).into())
         }
         None => {
             let _ = supervisor.channel.send(&Message::Stop);

@@ -2,7 +2,7 @@
 
 use crate::audit_log;
 use crate::channel::Message;
-use crate::error::{StartupError, system};
+use crate::error::{StartupError, system, system_at};
 use crate::lookup;
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use std::fs::File;
@@ -50,7 +50,7 @@ impl PolicyFiles {
     }
 
     /// The message for one worker, with a socket to a new audit log thread.
-    pub(crate) fn for_worker(&self) -> io::Result<Message> {
+    pub(crate) fn for_worker(&self) -> Result<Message, StartupError> {
         self.for_worker_with(audit_log::begin)
     }
 
@@ -58,11 +58,14 @@ impl PolicyFiles {
     pub(crate) fn for_worker_with(
         &self,
         begin: impl FnOnce(OwnedFd) -> io::Result<OwnedFd>,
-    ) -> io::Result<Message> {
-        let log = self.audit.as_ref().map(OwnedFd::try_clone).transpose()?;
-        let audit = log.map(begin).transpose()?;
-        let text = self.text.try_clone()?;
-        Ok(PolicyFiles { text, audit }.into_message())
+    ) -> Result<Message, StartupError> {
+        let copy = || {
+            let log = self.audit.as_ref().map(OwnedFd::try_clone).transpose()?;
+            let audit = log.map(begin).transpose()?;
+            let text = self.text.try_clone()?;
+            Ok(PolicyFiles { text, audit }.into_message())
+        };
+        copy().map_err(system::<io::Error>("start the audit log"))
     }
 
     pub(crate) fn into_message(self) -> Message {
@@ -121,8 +124,5 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
 
 fn open_audit_log(path: &Path) -> Result<OwnedFd, StartupError> {
     let opened = lookup::open_log(path, Mode::from_raw_mode(0o600));
-    opened.map_err(|source| StartupError::AuditLog {
-        path: path.into(),
-        source,
-    })
+    opened.map_err(system_at("append to the audit log", path))
 }

@@ -116,8 +116,7 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
             count(line, is_written);
         }
     };
-    let message = files.for_worker_with(|log| audit_log::begin_counted(log, recorded));
-    let message = message.map_err(system("start the audit log"))?;
+    let message = files.for_worker_with(|log| audit_log::begin_counted(log, recorded))?;
     log::begin_in_worker(&config.server)?;
     if !restrictions::can_scope() {
         tracing::warn!(
@@ -226,7 +225,7 @@ fn config(
     }
     let mut settings = arguments.settings.clone();
     let mut names = settings.iter().map(|it| it.option);
-    if let Some(option) = names.find(|it| DECIDED_HERE.contains(&it.key())) {
+    if let Some(option) = names.find(|it| DECIDED_HERE.split(' ').any(|key| key == it.key())) {
         return Err(RunError::NotForRun(option.name));
     }
     settings.extend(options::parse(&list)?);
@@ -243,18 +242,8 @@ fn config(
 }
 
 /// Options of mounts that have no meaning here, or would open the sandbox; with their opposites.
-const DECIDED_HERE: [&str; 10] = [
-    "policy",
-    "control",
-    "allow_other",
-    "default_permissions",
-    "auto_unmount",
-    "foreground",
-    "stop_timeout",
-    "nosuid",
-    "nodev",
-    "export",
-];
+const DECIDED_HERE: &str = "policy control allow_other default_permissions auto_unmount foreground \
+                            stop_timeout nosuid nodev export";
 
 /// Ends this process by the signal that ended the command, as a shell expects.
 fn end_by(signal: i32) -> ExitCode {

@@ -150,7 +150,7 @@ impl MountSupervisor {
             device
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
-            let policy = policy.as_ref().map(policy_for_worker).transpose()?;
+            let policy = policy.as_ref().map(PolicyFiles::for_worker).transpose()?;
             let worker = start_worker(&config, &device, sources, listener, policy)?;
             Ok((auto_unmount, worker))
         });
@@ -369,7 +369,7 @@ impl MountSupervisor {
             return;
         };
         let policy = PolicyFiles::open(path, &self.config.serving);
-        match policy.and_then(|files| policy_for_worker(&files)) {
+        match policy.and_then(|files| files.for_worker()) {
             Ok(policy) => self.worker.tell(&policy),
             Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
@@ -384,10 +384,6 @@ pub(crate) fn begin(server: &ServerConfig) -> Result<(Log, SignalFd), StartupErr
     std::env::set_current_dir("/").map_err(system("change to /"))?;
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1]);
     Ok((log, signals.map_err(system("receive signals"))?))
-}
-
-fn policy_for_worker(files: &PolicyFiles) -> Result<Message, StartupError> {
-    files.for_worker().map_err(system("start the audit log"))
 }
 
 /// Starts the worker of a mount. `sources` are as for [`run`]; `listener` is that of the control socket.

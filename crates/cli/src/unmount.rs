@@ -27,8 +27,6 @@ const DESCRIPTORS_LOOKED_AT: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnmountError {
-    #[error("cannot use the mount point {path}: {source}")]
-    MountPoint { path: PathBuf, source: io::Error },
     #[error("{0} is not mounted")]
     NotMounted(PathBuf),
     #[error("{path} is a mount of type {kind}, not of thrufs: use `{tool} {path}`")]
@@ -129,15 +127,14 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
 
 /// The path as in the mount table. The mount point itself is not accessed: its server may be dead.
 fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
-    let wrong = |source| UnmountError::MountPoint {
-        path: path.into(),
-        source,
-    };
-    let absolute = std::path::absolute(path).map_err(wrong)?;
+    let wrong = mounting::unusable(path);
+    let absolute = std::path::absolute(path).map_err(&wrong)?;
     let real = |path: &Path| lookup::path_of(lookup::open(path, OFlags::PATH, Mode::empty())?);
     match (real(&absolute), absolute.parent(), absolute.file_name()) {
         (Ok(real), ..) => Ok(real),
-        (Err(error), ..) if error.kind() == io::ErrorKind::PermissionDenied => Err(wrong(error)),
+        (Err(error), ..) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(wrong(error).into())
+        }
         (Err(_), Some(parent), Some(name)) => Ok(real(parent).map_err(wrong)?.join(name)),
         (Err(_), ..) => Ok(absolute),
     }

@@ -1,7 +1,7 @@
 //! Why a server cannot be queried.
 
 use super::socket::ControlSocketError;
-use crate::error::{CommandError, StartupError};
+use crate::error::{CommandError, StartupError, system_at};
 use crate::mounting::DeadMount;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,6 @@ use thrufs_hostdir::printable;
 pub(crate) enum QueryError {
     #[error(transparent)]
     Dead(#[from] DeadMount),
-    #[error("cannot explain {path}: {source}")]
-    Explained { path: PathBuf, source: io::Error },
     #[error("cannot explain {0}: its mount is detached, or in another mount namespace")]
     Detached(PathBuf),
     #[error("{path} is not on a thrufs mount, but on {mountpoint}, of type {kind}{hint}")]
@@ -49,8 +47,6 @@ pub(crate) enum QueryError {
         mountpoint: PathBuf,
         socket: PathBuf,
     },
-    #[error("cannot query the server of {path}: {source}")]
-    Query { path: PathBuf, source: io::Error },
     #[error("{path}: {why}")]
     Refused { path: PathBuf, why: String },
     #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
@@ -64,13 +60,11 @@ impl QueryError {
     pub(crate) fn query<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> QueryError {
         move |error| {
             let error = error.into();
-            QueryError::Query {
-                path: path.into(),
-                source: match error.raw_os_error() {
-                    Some(_) => error,
-                    None => io::Error::new(error.kind(), printable(&error.to_string())),
-                },
-            }
+            let error = match error.raw_os_error() {
+                Some(_) => error,
+                None => io::Error::new(error.kind(), printable(&error.to_string())),
+            };
+            system_at("query the server of", path)(error).into()
         }
     }
 }

@@ -30,7 +30,6 @@ use crate::supervisor::{self, signal_name};
 use crate::systemd;
 use crate::task::{Task, start_thread};
 use std::collections::VecDeque;
-use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
@@ -559,8 +558,7 @@ impl ShareSupervisor {
         let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
             // All or none.
             let messages = self.workers.iter().map(|_| policy.for_worker());
-            let messages: io::Result<Vec<Message>> = messages.collect();
-            Ok((messages.map_err(system("start the audit log"))?, policy))
+            Ok((messages.collect::<Result<Vec<_>, _>>()?, policy))
         });
         match read {
             Ok((messages, policy)) => {

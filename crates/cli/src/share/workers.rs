@@ -39,7 +39,7 @@ impl ShareWorker {
             QueryChannel::pair().map_err(system("create a socket for the worker"))?;
         send(Message::Control(vec![theirs]))?;
         if let Some(policy) = policy {
-            send(policy.for_worker().map_err(system("start the audit log"))?)?;
+            send(policy.for_worker()?)?;
         }
         let source = source.try_clone();
         let source = source.map_err(system("duplicate a descriptor"))?;
