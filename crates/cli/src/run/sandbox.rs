@@ -13,6 +13,7 @@ use super::refused;
 use super::user::RunUser;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
+use crate::confinement::{clone_tree, set_attributes};
 use crate::lookup;
 use crate::mount_table::{self, Mount};
 use crate::mounting;
@@ -21,20 +22,19 @@ use crate::process;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    mount, mount_change, move_mount, open_tree,
+    MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags, mount,
+    mount_change, move_mount,
 };
 use rustix::process::{Signal, kill_process};
 use rustix::thread::CapabilitySet;
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_sys::cred;
-use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
 
 /// The device nodes of the sandbox.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -359,7 +359,7 @@ impl Empty {
         let name = if path.is_dir() { "directory" } else { "file" };
         let cover = || -> rustix::io::Result<()> {
             let clone = clone_mount(&self.0.join(name))?;
-            set_attributes(&clone, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+            make_read_only(&clone)?;
             attach(&clone, path)
         };
         cover().map_err(failed_to(format!("cover {}", path.display())))
@@ -382,16 +382,12 @@ impl Empty {
     }
 }
 
-fn set_attributes(mount: &OwnedFd, attributes: MountAttrFlags) -> rustix::io::Result<()> {
-    let none = (MountAttrFlags::empty(), MountPropagationFlags::empty());
-    mount_setattr(
-        mount,
-        c"",
-        AT_EMPTY_PATH | AT_RECURSIVE,
-        attributes,
-        none.0,
-        none.1,
-    )
+fn make_read_only(tree: &OwnedFd) -> rustix::io::Result<()> {
+    let (read_only, same) = (
+        MountAttrFlags::MOUNT_ATTR_RDONLY,
+        MountPropagationFlags::empty(),
+    );
+    set_attributes(tree, read_only, same)
 }
 
 fn attach(mount: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
@@ -404,7 +400,7 @@ fn tmpfs(path: &Path, options: &str) -> Result<(), Failure> {
     let options = CString::new(options).map_err(failed_to("write the options of a tmpfs"))?;
     let step = || failed_to(format!("mount a tmpfs on {}", path.display()));
     let place = open(path).map_err(step())?;
-    let place = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let place = lookup::descriptor_path(&place);
     mount("tmpfs", place, "tmpfs", flags, options.as_c_str()).map_err(step())
 }
 
@@ -452,20 +448,12 @@ fn write_protect_sys() -> Result<(), Failure> {
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
-        .and_then(|sys| set_attributes(&sys, MountAttrFlags::MOUNT_ATTR_RDONLY))
+        .and_then(|sys| make_read_only(&sys))
         .map_err(failed_to("make /sys read-only"))
 }
 
 fn clone_mount(path: &Path) -> rustix::io::Result<OwnedFd> {
-    clone_of(&open(path)?)
-}
-
-fn clone_of(place: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    // rustix has no AT_EMPTY_PATH and AT_RECURSIVE for open_tree(2).
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::from_bits_retain(AT_EMPTY_PATH | AT_RECURSIVE);
-    open_tree(place, "", flags)
+    clone_tree(open(path)?)
 }
 
 /// `/dev` without the devices of the machine and without the terminals of other programs.
@@ -510,9 +498,9 @@ impl Kept {
         let step = |errno| failed_to(format!("show {}", path.display()))(errno);
         let place = open(&path).map_err(step)?;
         let stat = fstat(&place).map_err(step)?;
-        let mount = clone_of(&place).map_err(step)?;
+        let mount = clone_tree(&place).map_err(step)?;
         if !shown.writable {
-            set_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY).map_err(step)?;
+            make_read_only(&mount).map_err(step)?;
         }
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Ok(Kept {
