@@ -6,7 +6,7 @@ use super::standard_files;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::error::system;
-use crate::process::{self, Process, Role};
+use crate::process::{self, Process, ProcessEvent, Role};
 use crate::supervisor;
 use crate::waiting;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -145,15 +145,17 @@ impl Runner {
 
     /// Handles one event; returns whether the sandbox is alive.
     fn next(&mut self) -> bool {
-        let worker = self.worker.as_ref();
+        let worker = self.worker.as_ref().map(Process::sources);
+        let [exiting, died, served] = worker.unwrap_or_default();
         let descriptors = [
             Some(self.signals.as_fd()),
             Some(self.channel.as_fd()),
-            worker.map(|worker| worker.channel.as_fd()),
-            worker.map(Process::ended),
             Some(self.sandbox_ended.as_fd()),
+            exiting,
+            died,
+            served,
         ];
-        let [signal, said, served, died, ended] = waiting::readable(descriptors, self.deadline);
+        let [signal, said, ended, ready @ ..] = waiting::readable(descriptors, self.deadline);
         if signal && let Ok(signal) = self.signals.read() {
             self.on_signal(&signal);
             return true;
@@ -171,16 +173,13 @@ impl Runner {
         if ended {
             return false;
         }
-        if served && self.on_worker() {
+        let worker = self.worker.as_mut();
+        if let Some(event) = worker.and_then(|worker| worker.event(ready)) {
+            self.on_worker(event);
             return true;
         }
-        if died {
-            self.on_worker_death();
-        }
-        if self
-            .deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
+        let is_over = |deadline| Instant::now() >= deadline;
+        if self.deadline.is_some_and(is_over) {
             self.deadline = None;
             self.fail(RunError::NoAnswer(START_TIMEOUT));
             self.kill_sandbox();
@@ -270,31 +269,26 @@ impl Runner {
         }
     }
 
-    /// Handles a message of the worker; returns `false` when it has closed its end.
-    fn on_worker(&mut self) -> bool {
-        let Some(worker) = &mut self.worker else {
-            return false;
-        };
-        match worker.channel.receive() {
-            Ok(Some(Message::Ready)) => {
+    fn on_worker(&mut self, event: ProcessEvent) {
+        match event {
+            ProcessEvent::Message(Message::Ready) => {
                 self.early = Some(Vec::new());
                 for message in [Message::Ready, Message::Sandbox(self.plan.clone())] {
                     let _ = self.channel.send(&message);
                 }
             }
-            Ok(Some(Message::Watching(thread))) => worker.watch(thread),
-            Ok(Some(Message::Failed(why))) => {
+            ProcessEvent::Message(Message::Failed(why)) => {
                 self.fail(RunError::Worker(why));
                 self.kill_sandbox();
             }
-            Ok(Some(_)) => {}
-            // It is about to end.
-            Ok(None) | Err(_) => {
-                let _ = waiting::readable([Some(worker.ended())], self.deadline);
-                return false;
+            ProcessEvent::Message(_) => {}
+            ProcessEvent::Exiting => {
+                if let Some(worker) = &mut self.worker {
+                    worker.begin_to_end(END_TIMEOUT);
+                }
             }
+            ProcessEvent::Ended => self.on_worker_death(),
         }
-        true
     }
 
     /// The command gets ENOTCONN in the tree, and SIGTERM.
