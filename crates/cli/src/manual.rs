@@ -4,7 +4,7 @@
 
 use crate::arguments::capitalized;
 use crate::error::{StartupError, system_at};
-use crate::options::{Form, Group, MountOption, NEEDLESS, Use};
+use crate::options::{Form, Group, MountOption, Use, needless};
 use crate::virtiofsd;
 use clap::Parser;
 use std::path::PathBuf;
@@ -71,12 +71,9 @@ fn generated(what: &str) -> String {
         "options of mount" => options(Use::Mount),
         "options of share" => options(Use::Share),
         "names of options" => names(),
-        "options of other servers" => {
-            let items = NEEDLESS.iter();
-            items
-                .map(|(name, why)| item(name, &sentence(why)))
-                .collect()
-        }
+        "options of other servers" => needless()
+            .map(|(name, why)| item(name, &sentence(why)))
+            .collect(),
         "options of virtiofsd" => {
             let options = virtiofsd::described();
             options.map(|(option, help)| item(&option, &help)).collect()
@@ -201,7 +198,7 @@ mod tests {
                 assert!(helper.contains(&option.pattern()), "{name}");
             }
         }
-        for (name, _) in NEEDLESS {
+        for (name, _) in needless() {
             assert!(mount.contains(name), "{name}");
         }
     }

@@ -1,7 +1,7 @@
 //! Loads the policy of a mount or share, at the start and on SIGHUP.
 
 use crate::audit_log;
-use crate::channel::Message;
+use crate::channel::Order;
 use crate::error::{StartupError, system, system_at};
 use crate::lookup;
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
@@ -50,7 +50,7 @@ impl PolicyFiles {
     }
 
     /// The message for one worker, with a socket to a new audit log thread.
-    pub(crate) fn for_worker(&self) -> Result<Message, StartupError> {
+    pub(crate) fn for_worker(&self) -> Result<Order, StartupError> {
         self.for_worker_with(audit_log::begin)
     }
 
@@ -58,7 +58,7 @@ impl PolicyFiles {
     pub(crate) fn for_worker_with(
         &self,
         begin: impl FnOnce(OwnedFd) -> io::Result<OwnedFd>,
-    ) -> Result<Message, StartupError> {
+    ) -> Result<Order, StartupError> {
         let copy = || {
             let log = self.audit.as_ref().map(OwnedFd::try_clone).transpose()?;
             let audit = log.map(begin).transpose()?;
@@ -68,8 +68,8 @@ impl PolicyFiles {
         copy().map_err(system::<io::Error>("start the audit log"))
     }
 
-    pub(crate) fn into_message(self) -> Message {
-        Message::Policy([self.text].into_iter().chain(self.audit).collect())
+    pub(crate) fn into_message(self) -> Order {
+        Order::Policy([self.text].into_iter().chain(self.audit).collect())
     }
 
     /// Of the descriptors of [its message](Self::into_message).

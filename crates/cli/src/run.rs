@@ -30,7 +30,7 @@ mod standard_files;
 pub(crate) mod user;
 
 use crate::audit_log;
-use crate::channel::{Channel, Message};
+use crate::channel::{Order, ToParent};
 use crate::config::MountConfig;
 use crate::error::system;
 use crate::log;
@@ -61,14 +61,14 @@ use thrufs_sys::signal::SignalFd;
 use user::RunUser;
 
 /// The descriptor with this number is the channel; what follows `--` is the command.
-fn inherited(arguments: &[OsString]) -> Option<(Channel, &[OsString])> {
+fn inherited(arguments: &[OsString]) -> Option<(ToParent, &[OsString])> {
     let number = arguments.get(2)?.to_str()?.parse().ok()?;
     let command = arguments.get(4..).filter(|command| !command.is_empty())?;
-    Some((Channel::inherited(number).ok()?, command))
+    Some((ToParent::inherited(number).ok()?, command))
 }
 
-fn receive_plan(runner: &Channel) -> Option<SandboxPlan> {
-    let Ok(Some(Message::Sandbox(plan))) = runner.receive() else {
+fn receive_plan(runner: &ToParent) -> Option<SandboxPlan> {
+    let Ok(Some(Order::Sandbox(plan))) = runner.receive() else {
         return None;
     };
     serde_json::from_value(plan).ok()

@@ -29,30 +29,18 @@ const DESCRIPTORS_LOOKED_AT: usize = 64;
 pub(crate) enum UnmountError {
     #[error("{0} is not mounted")]
     NotMounted(PathBuf),
-    #[error("{path} is a mount of type {kind}, not of thrufs: use `{tool} {path}`")]
-    NotThrufs {
-        path: PathBuf,
-        kind: String,
-        tool: &'static str,
-    },
+    #[error("{0} is a mount of type {1}, not of thrufs: use `{2} {0}`")]
+    NotThrufs(PathBuf, String, &'static str),
     #[error("{0} is in use: list its users with `fuser -vm {0}`, or unmount with --lazy")]
     InUse(PathBuf),
-    #[error("{path} is unmounted, but its server has not ended within {seconds} s (process {pid})",
-        seconds = .waited.as_secs())]
-    StillRunning {
-        path: PathBuf,
-        pid: i32,
-        waited: Duration,
-    },
+    #[error("{0} is unmounted, but its server has not ended within {seconds} s (process {1})",
+        seconds = SERVER_TIMEOUT.as_secs())]
+    StillRunning(PathBuf, i32),
     #[error(
-        "{path} is unmounted here, but still mounted in another mount namespace: its server runs until \
-         process {pid} ({name}) ends or unmounts it"
+        "{0} is unmounted here, but still mounted in another mount namespace: its server runs until \
+         process {1} ({2}) ends or unmounts it"
     )]
-    MountedElsewhere {
-        path: PathBuf,
-        pid: i32,
-        name: String,
-    },
+    MountedElsewhere(PathBuf, i32, String),
     #[error(transparent)]
     Mount(#[from] MountError),
     #[error(transparent)]
@@ -99,16 +87,11 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
     };
     let servers = servers_of(mount.device);
     if mount.kind != "fuse.thrufs" && servers.is_empty() {
-        let tool = if mount.kind.starts_with("fuse") {
-            "fusermount3 -u"
-        } else {
-            "umount"
+        let tool = match mount.kind.starts_with("fuse") {
+            true => "fusermount3 -u",
+            false => "umount",
         };
-        return Err(UnmountError::NotThrufs {
-            path,
-            kind: mount.kind.clone(),
-            tool,
-        });
+        return Err(UnmountError::NotThrufs(path, mount.kind.clone(), tool));
     }
     match unmount_path(&path, mount.id, lazy) {
         // A dead mount is of no use to its users.
@@ -158,25 +141,18 @@ fn wait_for(
 ) -> Result<(), UnmountError> {
     let start = Instant::now();
     for server in servers {
-        let has_ended_by = |deadline| {
-            let [ended] = waiting::readable([Some(server.descriptor.as_fd())], Some(deadline));
-            ended
-        };
+        let has_ended_by =
+            |deadline| waiting::readable([Some(server.descriptor.as_fd())], Some(deadline))[0];
         if has_ended_by(start + OTHERS_AFTER) {
             continue;
         }
         // A namespace created while it was mounted has its own mount of it.
         let is_server = |pid| servers.iter().any(|server| server.pid == pid);
         if let Some((pid, name)) = mount_table::process_that_sees(device, is_server) {
-            let path = path.into();
-            return Err(UnmountError::MountedElsewhere { path, pid, name });
+            return Err(UnmountError::MountedElsewhere(path.into(), pid, name));
         }
         if !has_ended_by(start + SERVER_TIMEOUT) {
-            return Err(UnmountError::StillRunning {
-                path: path.into(),
-                pid: server.pid,
-                waited: SERVER_TIMEOUT,
-            });
+            return Err(UnmountError::StillRunning(path.into(), server.pid));
         }
     }
     Ok(())

@@ -20,7 +20,7 @@
 
 use super::{Failure, clone_tree, drop_privileges, enter_as_root, failed_to, is_root};
 use super::{raise_descriptor_limit, set_attributes};
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToParent};
 use crate::config::{Sandbox, ShareConfig};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -66,7 +66,7 @@ pub(crate) enum ShareConfinementError {
 pub(super) fn confine_worker(
     source: OwnedFd,
     config: &ShareConfig,
-    supervisor: &Channel,
+    supervisor: &ToParent,
 ) -> Result<OwnedFd, ShareConfinementError> {
     match config.descriptor_limit {
         None => raise_descriptor_limit(),
@@ -100,7 +100,7 @@ fn limit_descriptors(wanted: u64) -> Result<(), ShareConfinementError> {
 fn enter(
     source: OwnedFd,
     config: &ShareConfig,
-    supervisor: &Channel,
+    supervisor: &ToParent,
 ) -> Result<OwnedFd, ShareConfinementError> {
     let into_namespace = |source: &OwnedFd| {
         if !is_root() {
@@ -139,7 +139,7 @@ fn enter(
 
 /// Within it, this process has all capabilities. Unless more are requested, one user and one group are
 /// mapped.
-fn into_user_namespace(config: &ShareConfig, supervisor: &Channel) -> Result<(), Failure> {
+fn into_user_namespace(config: &ShareConfig, supervisor: &ToParent) -> Result<(), Failure> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
@@ -152,11 +152,10 @@ fn into_user_namespace(config: &ShareConfig, supervisor: &Channel) -> Result<(),
 }
 
 /// Requests it from the supervisor.
-fn map_ids(supervisor: &Channel) -> io::Result<()> {
-    supervisor.send(&Message::MapIds)?;
+fn map_ids(supervisor: &ToParent) -> io::Result<()> {
+    supervisor.send(&Notice::MapIds)?;
     match supervisor.receive()? {
-        Some(Message::Ready) => Ok(()),
-        Some(Message::Failed(why)) => Err(io::Error::other(why)),
+        Some(Order::IdsMapped(mapped)) => mapped.map_err(io::Error::other),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }

@@ -21,13 +21,10 @@ pub(crate) enum QueryError {
         hint: &'static str,
     },
     #[error(
-        "the mount on {mountpoint} has no control socket at {socket}: it was mounted with control=none, \
+        "the mount on {0} has no control socket at {1}: it was mounted with control=none, \
          or with control=PATH (use --control PATH), or its log gives the reason"
     )]
-    NoSocket {
-        mountpoint: PathBuf,
-        socket: PathBuf,
-    },
+    NoSocket(PathBuf, PathBuf),
     #[error("there is no socket at {0}: name the socket of a share")]
     NotShare(PathBuf),
     #[error(
@@ -35,18 +32,13 @@ pub(crate) enum QueryError {
          control=PATH (use --control PATH), or it has ended"
     )]
     NoSocketOfShare(PathBuf),
+    #[error("only user {1}, the owner of the mount on {0}, and root may query its server")]
+    OtherUser(PathBuf, u32),
     #[error(
-        "only user {user}, the owner of the mount on {mountpoint}, and root may query its server"
-    )]
-    OtherUser { mountpoint: PathBuf, user: u32 },
-    #[error(
-        "no server listens at {socket}: the server of {mountpoint} has ended, or was started with \
+        "no server listens at {1}: the server of {0} has ended, or was started with \
          control=none and the socket is left from an earlier mount"
     )]
-    NoServer {
-        mountpoint: PathBuf,
-        socket: PathBuf,
-    },
+    NoServer(PathBuf, PathBuf),
     #[error("{path}: {why}")]
     Refused { path: PathBuf, why: String },
     #[error("no control socket: {0}; use control=PATH for another place, or control=none")]

@@ -29,7 +29,7 @@ impl Group {
         Group::Mount,
     ];
 
-    pub(crate) fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Group::Device => "The device",
             Group::Access => "Permitted operations",

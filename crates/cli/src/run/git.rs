@@ -222,21 +222,15 @@ impl GitPlaces {
             {
                 self.stores.insert(inside.to_owned());
             }
-        }
-        for place in [&git, &common] {
             for name in NAMES.split(' ') {
                 self.reach(&place.join(name), scope);
             }
+            self.add_submodules(&place.join("modules"), scope);
+            let operations = Operations::in_directory(place);
+            self.operations.insert(place.clone(), operations);
         }
         self.add_hooks(&common.join("hooks"), scope);
         self.add_configuration(&git, &common, top, scope);
-        for place in [&git, &common] {
-            self.add_submodules(&place.join("modules"), scope);
-        }
-        for place in [&git, &common] {
-            self.operations
-                .insert(place.clone(), Operations::in_directory(place));
-        }
         self.add_index(&git.join("index"), top, scope);
         for directory in directories(&common.join("worktrees")) {
             self.reach(&directory.join("gitdir"), Scope::Other);

@@ -3,7 +3,7 @@
 use super::error::RunError;
 use super::plan::SandboxPlan;
 use super::standard_files;
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToChild};
 use crate::config::MountConfig;
 use crate::error::system;
 use crate::process::{self, Process, ProcessEvent, Role};
@@ -57,7 +57,7 @@ pub(super) struct Runner {
     sandbox: Child,
     /// A pidfd of it.
     sandbox_ended: OwnedFd,
-    channel: Channel,
+    channel: ToChild,
     worker: Option<Process>,
     /// A pidfd of the command, once it is started.
     command: Option<OwnedFd>,
@@ -77,11 +77,10 @@ impl Runner {
         config: &MountConfig,
         plan: &SandboxPlan,
         source: OwnedFd,
-        policy: Message,
+        policy: Order,
         command: &[OsString],
     ) -> Result<Runner, RunError> {
-        let (channel, theirs) = Channel::pair().map_err(system("create a socket"))?;
-        let theirs = Channel::of(theirs);
+        let (channel, theirs) = ToChild::pair().map_err(system("create a socket"))?;
         let sandbox = process::start_inheriting(Role::Sandbox, &theirs, command);
         let sandbox = sandbox.map_err(system("start the sandbox"))?;
         drop(theirs);
@@ -109,11 +108,11 @@ impl Runner {
         &mut self,
         config: &MountConfig,
         source: OwnedFd,
-        policy: Message,
+        policy: Order,
     ) -> Result<(), RunError> {
         let copy = source.try_clone().map_err(system("duplicate the source"))?;
-        let serve = Message::Serve(Box::new(config.clone()), vec![copy]);
-        let plan = Message::Sandbox(self.plan.clone());
+        let serve = Order::Serve(Box::new(config.clone()), vec![copy]);
+        let plan = Order::Sandbox(self.plan.clone());
         for message in [&serve, &plan] {
             self.channel
                 .send(message)
@@ -121,8 +120,8 @@ impl Runner {
         }
         drop(serve);
         let device = match self.channel.receive() {
-            Ok(Some(Message::Device(mut device))) => device.pop(),
-            Ok(Some(Message::Failed(why))) => return Err(RunError::Sandbox(why)),
+            Ok(Some(Notice::Device(mut device))) => device.pop(),
+            Ok(Some(Notice::Failed(why))) => return Err(RunError::Sandbox(why)),
             _ => None,
         };
         let Some(device) = device else {
@@ -192,7 +191,7 @@ impl Runner {
         let deadline = Some(Instant::now() + END_TIMEOUT);
         while waiting::readable([Some(self.channel.as_fd())], deadline)[0] {
             match self.channel.receive() {
-                Ok(Some(Message::Stopped)) => {}
+                Ok(Some(Notice::Stopped)) => {}
                 Ok(Some(message)) => self.on_report(message),
                 Ok(None) | Err(_) => return,
             }
@@ -236,9 +235,9 @@ impl Runner {
         }
     }
 
-    fn on_report(&mut self, message: Message) {
+    fn on_report(&mut self, message: Notice) {
         match message {
-            Message::Started(mut command) => {
+            Notice::Started(mut command) => {
                 let Some(command) = command.pop() else {
                     return;
                 };
@@ -248,7 +247,7 @@ impl Runner {
                 self.command = Some(command);
                 self.deadline = None;
             }
-            Message::Stopped => {
+            Notice::Stopped => {
                 let group = self.command.as_ref().and_then(group_of);
                 let lent = group.filter(|_| group == standard_files::foreground());
                 stop();
@@ -257,27 +256,27 @@ impl Runner {
                     standard_files::lend_terminal(group);
                 }
             }
-            Message::Ended(status) => {
+            Notice::Ended(status) => {
                 self.outcome.get_or_insert(Ok(match status {
                     0.. => CommandEnd::Exited(status),
                     _ => CommandEnd::Killed(-status),
                 }));
             }
-            Message::NotExecuted(status, why) => self.fail(RunError::NotExecuted(status, why)),
-            Message::Failed(why) => self.fail(RunError::Sandbox(why)),
+            Notice::NotExecuted(status, why) => self.fail(RunError::NotExecuted(status, why)),
+            Notice::Failed(why) => self.fail(RunError::Sandbox(why)),
             other => tracing::debug!(?other, "unexpected message of the sandbox"),
         }
     }
 
     fn on_worker(&mut self, event: ProcessEvent) {
         match event {
-            ProcessEvent::Message(Message::Ready) => {
+            ProcessEvent::Message(Notice::Ready) => {
                 self.early = Some(Vec::new());
-                for message in [Message::Ready, Message::Sandbox(self.plan.clone())] {
+                for message in [Order::Served, Order::Sandbox(self.plan.clone())] {
                     let _ = self.channel.send(&message);
                 }
             }
-            ProcessEvent::Message(Message::Failed(why)) => {
+            ProcessEvent::Message(Notice::Failed(why)) => {
                 self.fail(RunError::Worker(why));
                 self.kill_sandbox();
             }
@@ -330,7 +329,7 @@ impl Runner {
             return;
         };
         if !worker.has_ended_within(END_TIMEOUT) {
-            let _ = worker.channel.send(&Message::Stop);
+            let _ = worker.channel.send(&Order::Stop);
             if !worker.has_ended_within(END_TIMEOUT) {
                 tracing::warn!("the worker does not end: killing it");
                 worker.kill();

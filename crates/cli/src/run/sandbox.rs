@@ -11,7 +11,7 @@ use super::elsewhere::{self, Elsewhere, Part};
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
 use super::user::RunUser;
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToParent};
 use crate::config::MountConfig;
 use crate::confinement::{clone_tree, set_attributes};
 use crate::lookup;
@@ -56,7 +56,7 @@ pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
 /// of its channel, `--`, and the command.
 pub(super) fn perform(
     arguments: &[OsString],
-    work: fn(&Channel, &[OsString]) -> Result<(), Failure>,
+    work: fn(&ToParent, &[OsString]) -> Result<(), Failure>,
 ) -> ExitCode {
     let Some((runner, command)) = super::inherited(arguments) else {
         return ExitCode::FAILURE;
@@ -65,13 +65,13 @@ pub(super) fn perform(
         Ok(()) => ExitCode::SUCCESS,
         Err((step, error)) => {
             let why = format!("cannot {step}: {error}{}", refused::hint(&error));
-            let _ = runner.send(&Message::Failed(why));
+            let _ = runner.send(&Notice::Failed(why));
             ExitCode::FAILURE
         }
     }
 }
 
-fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
+fn build(runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
     let _ = rustix::thread::set_name(c"thrufs-sandbox");
     let (orders, source) = Orders::receive(runner)?;
     let served = orders.enter(source)?.hide(runner)?.serve(runner)?;
@@ -125,8 +125,8 @@ struct Covered(Orders);
 
 impl Orders {
     /// And the directory to be served.
-    fn receive(runner: &Channel) -> Result<(Orders, OwnedFd), Failure> {
-        let Ok(Some(Message::Serve(config, source))) = runner.receive() else {
+    fn receive(runner: &ToParent) -> Result<(Orders, OwnedFd), Failure> {
+        let Ok(Some(Order::Serve(config, source))) = runner.receive() else {
             return Err(gone());
         };
         let plan = super::receive_plan(runner).ok_or_else(gone)?;
@@ -161,12 +161,12 @@ impl Orders {
 }
 
 impl Entered {
-    fn hide(self, runner: &Channel) -> Result<Hidden, Failure> {
+    fn hide(self, runner: &ToParent) -> Result<Hidden, Failure> {
         let (plan, tree) = (&self.orders.plan, self.orders.tree());
         let (device, _) = thrufs::mount::open_device().map_err(failed_to_mount(tree))?;
         let copy = device.try_clone();
         let copy = copy.map_err(failed_to("duplicate the device"))?;
-        let sent = runner.send(&Message::Device(vec![copy]));
+        let sent = runner.send(&Notice::Device(vec![copy]));
         sent.map_err(failed_to("send the device"))?;
         // The command must reach what is created on the way to the tree.
         let umask = cred::set_umask(0o022);
@@ -193,11 +193,11 @@ impl Outside {
 }
 
 impl Hidden {
-    fn serve(self, runner: &Channel) -> Result<Served, Failure> {
+    fn serve(self, runner: &ToParent) -> Result<Served, Failure> {
         let mounted = mounting::mount(&self.orders.config, self.device, self.place);
         mounted.map_err(failed_to_mount(self.orders.tree()))?;
         match runner.receive() {
-            Ok(Some(Message::Ready)) => Ok(Served {
+            Ok(Some(Order::Served)) => Ok(Served {
                 orders: self.orders,
                 outside: self.outside,
                 empty: self.empty,
@@ -247,7 +247,7 @@ impl Served {
 
 impl Covered {
     /// Starts process 1, and ends with it.
-    fn start(self, runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
+    fn start(self, runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
         let Covered(orders) = self;
         let (tree, directory) = (orders.tree(), Path::new(&orders.plan.directory));
         if change_directory(directory).is_err() {

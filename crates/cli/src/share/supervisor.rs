@@ -16,7 +16,7 @@ use super::figures::Machines;
 use super::incoming::AllIncoming;
 use super::listener::{ListenAddress, ShareListener};
 use super::workers::{ShareWorker, StandbyState};
-use crate::channel::Message;
+use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
 use crate::control::server::answer_all;
@@ -60,7 +60,7 @@ type Then = ControlFlow<()>;
 #[derive(Debug)]
 enum ShareEvent {
     Signal(i32),
-    Worker(usize, Message),
+    Worker(usize, Notice),
     WorkerEnded(usize),
     /// Its exit deadline has passed.
     WorkerStuck(usize),
@@ -173,11 +173,11 @@ impl ShareSupervisor {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match self.next_event(Some(deadline)) {
-                ShareEvent::Worker(_, Message::Ready) => {
+                ShareEvent::Worker(_, Notice::Ready) => {
                     self.phase = StandbyState::Ready;
                     return Ok(Then::Continue(()));
                 }
-                ShareEvent::Worker(_, Message::Failed(why)) => {
+                ShareEvent::Worker(_, Notice::Failed(why)) => {
                     self.end_by_force();
                     return Err(ShareError::Worker(why));
                 }
@@ -312,18 +312,18 @@ impl ShareSupervisor {
         serving.count()
     }
 
-    fn on_message(&mut self, index: usize, message: Message) -> Result<Then, ShareError> {
+    fn on_message(&mut self, index: usize, message: Notice) -> Result<Then, ShareError> {
         let worker = &mut self.workers[index];
         let is_standby = worker.connection.is_none();
         match message {
-            Message::Ready if is_standby => self.standby_is_ready()?,
-            Message::Signalled(number) if is_standby => {
+            Notice::Ready if is_standby => self.standby_is_ready()?,
+            Notice::Signalled(number) if is_standby => {
                 return self.stop(number);
             }
             // A signal to one worker ends only its connection.
-            Message::Signalled(_) => worker.process.tell(&Message::Stop),
-            Message::Failed(why) => worker.exit_reason = Some(why),
-            Message::Figures(figures) if !is_standby => self.machines.record_exit(&figures),
+            Notice::Signalled(_) => worker.process.tell(&Order::Stop),
+            Notice::Failed(why) => worker.exit_reason = Some(why),
+            Notice::Figures(figures) if !is_standby => self.machines.record_exit(&figures),
             message => tracing::debug!(?message, "unexpected message from a worker"),
         }
         Ok(Then::Continue(()))
@@ -541,10 +541,10 @@ impl ShareSupervisor {
     /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
         report(self.machines.heading().trim_end());
-        self.send_all(&Message::Statistics);
+        self.send_all(&Order::Statistics);
     }
 
-    fn send_all(&self, message: &Message) {
+    fn send_all(&self, message: &Order) {
         for worker in &self.workers {
             worker.process.tell(message);
         }
@@ -578,7 +578,7 @@ impl ShareSupervisor {
     fn stop(&mut self, signal: i32) -> Result<Then, ShareError> {
         tracing::info!("{}: ending", signal_name(signal));
         self.phase = StandbyState::Full;
-        self.send_all(&Message::Stop);
+        self.send_all(&Order::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
         while !self.workers.is_empty() {
             match self.next_event(Some(deadline)) {
