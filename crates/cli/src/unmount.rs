@@ -161,26 +161,18 @@ fn wait_for(
 /// Supervisor and worker of this FUSE connection. Those of other users are not visible, nor any on
 /// kernels before 6.11, whose fdinfo lacks the connection.
 fn servers_of(device: DeviceNumber) -> Vec<ServerProcess> {
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return Vec::new();
+    let server = |(pid, path): (i32, PathBuf)| {
+        let name = fs::read_to_string(path.join("comm")).ok()?;
+        // Opened before it is checked: the process id could be reused in between.
+        let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        let ours = name.starts_with("thrufs") && holds(&path, device.minor);
+        ours.then_some(ServerProcess { pid, descriptor })
     };
-    processes
-        .filter_map(|process| {
-            let process = process.ok()?;
-            let pid: i32 = process.file_name().to_str()?.parse().ok()?;
-            let name = fs::read_to_string(process.path().join("comm")).ok()?;
-            // Opened before it is checked: the process id could be reused in between.
-            let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-            let ours = name.starts_with("thrufs") && holds(&process.path(), device.minor);
-            ours.then_some(ServerProcess { pid, descriptor })
-        })
-        .collect()
+    mount_table::processes().filter_map(server).collect()
 }
 
 fn holds(process: &Path, connection: u32) -> bool {
-    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
-        return false;
-    };
+    let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten();
     // Any user's process may have this name. What is said of other descriptors is as long as they like.
     let is_device = |path: PathBuf| {
         fs::read_link(path).is_ok_and(|to| to.file_name().is_some_and(|name| name == "fuse"))
@@ -191,11 +183,6 @@ fn holds(process: &Path, connection: u32) -> bool {
     let mut devices = descriptors.filter(|descriptor| is_device(descriptor.path()));
     devices.any(|descriptor| {
         let about = process.join("fdinfo").join(descriptor.file_name());
-        fs::read_to_string(about).is_ok_and(|text| {
-            text.lines().any(|line| {
-                let number = line.strip_prefix("fuse_connection:").map(str::trim);
-                number.and_then(|number| number.parse().ok()) == Some(connection)
-            })
-        })
+        mount_table::field(about, "fuse_connection:") == Some(connection)
     })
 }

@@ -6,6 +6,7 @@ use super::standard_files;
 use crate::channel::{Notice, Order, ToChild};
 use crate::config::MountConfig;
 use crate::error::system;
+use crate::mount_table;
 use crate::process::{self, Process, ProcessEvent, Role};
 use crate::supervisor;
 use crate::waiting;
@@ -13,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{
@@ -342,11 +343,8 @@ impl Runner {
 
 /// The process group of a process, by its pidfd.
 fn group_of(process: &OwnedFd) -> Option<Pid> {
-    let path = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
-    let text = std::fs::read_to_string(path).ok()?;
-    let number = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
-    let process = Pid::from_raw(number.trim().parse().ok()?)?;
-    rustix::process::getpgid(Some(process)).ok()
+    let number = mount_table::field(mount_table::own_descriptor(process), "Pid:")?;
+    rustix::process::getpgid(Some(Pid::from_raw(number)?)).ok()
 }
 
 /// Stops this process, as a shell expects of a job whose command is stopped, until SIGCONT.

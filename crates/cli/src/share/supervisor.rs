@@ -288,12 +288,6 @@ impl ShareSupervisor {
         }
     }
 
-    /// The standby worker serves the next connection: one that is resumed, or one that has connected.
-    fn standby_is_ready(&mut self) -> Result<(), ShareError> {
-        self.phase = StandbyState::Ready;
-        self.resume_orphans()
-    }
-
     fn standby(&mut self) -> Option<&mut ShareWorker> {
         let mut workers = self.workers.iter_mut().map(|worker| &mut **worker);
         workers.find(|worker| worker.connection.is_none())
@@ -305,18 +299,19 @@ impl ShareSupervisor {
 
     /// The number of workers that serve.
     fn serving(&self) -> usize {
-        let serving = self
-            .workers
-            .iter()
-            .filter(|worker| worker.connection.is_some());
-        serving.count()
+        let workers = self.workers.iter();
+        workers.filter(|it| it.connection.is_some()).count()
     }
 
     fn on_message(&mut self, index: usize, message: Notice) -> Result<Then, ShareError> {
         let worker = &mut self.workers[index];
         let is_standby = worker.connection.is_none();
         match message {
-            Notice::Ready if is_standby => self.standby_is_ready()?,
+            // It serves the next connection: one that is resumed, or one that has connected.
+            Notice::Ready if is_standby => {
+                self.phase = StandbyState::Ready;
+                self.resume_orphans()?;
+            }
             Notice::Signalled(number) if is_standby => {
                 return self.stop(number);
             }
@@ -387,9 +382,8 @@ impl ShareSupervisor {
             _ if self.orphans.is_empty() => Ok(()),
             StandbyState::Ready => {
                 tracing::info!("resuming the virtual machine");
-                self.orphans
-                    .pop_front()
-                    .map_or(Ok(()), |connection| self.assign(connection))
+                let next = self.orphans.pop_front();
+                next.map_or(Ok(()), |connection| self.assign(connection))
             }
             StandbyState::Full => self.start_standby(),
             // The worker that is starting resumes it.

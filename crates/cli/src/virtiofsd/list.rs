@@ -16,11 +16,7 @@ fn with_value(
     value: &str,
     all: &mut Collected,
 ) -> Result<(), VirtiofsdError> {
-    let bad = |problem: &str| VirtiofsdError::Value {
-        option: format!("-o {name}"),
-        value: value.to_owned(),
-        problem: problem.to_owned(),
-    };
+    let bad = |problem: &str| VirtiofsdError::value(&format!("-o {name}"), value, problem);
     match (name, value) {
         ("source", _) => {
             all.shared_dir = Some(value.into());
