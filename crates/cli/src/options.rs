@@ -77,11 +77,11 @@ impl Setting {
         applied.map_err(|problem| self.bad(problem))
     }
 
-    fn bad(&self, problem: String) -> OptionError {
+    fn bad(&self, problem: impl Into<String>) -> OptionError {
         OptionError::BadValue {
             name: self.option.name,
             value: self.value.clone().unwrap_or_default(),
-            problem,
+            problem: problem.into(),
         }
     }
 
