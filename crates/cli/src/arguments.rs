@@ -13,12 +13,6 @@ pub(crate) enum Purpose {
     Completion,
 }
 
-pub(crate) fn path(name: &'static str) -> Arg {
-    Arg::new(name)
-        .value_parser(value_parser!(PathBuf))
-        .value_hint(clap::ValueHint::AnyPath)
-}
-
 pub(crate) fn directory(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .required(true)

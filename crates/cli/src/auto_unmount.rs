@@ -3,7 +3,7 @@
 //! It holds nothing of the mount but the file that aborts its connection, parses nothing, and waits until
 //! the supervisor ends. A supervisor that is alive unmounts a dead mount itself.
 
-use crate::channel::{Channel, Message};
+use crate::channel::{Order, ToParent};
 use crate::config::MountConfig;
 use crate::error::{StartupError, system};
 use crate::log::Log;
@@ -33,13 +33,13 @@ impl AutoUnmount {
         }
         let process = Process::start(Role::AutoUnmount, config.paths())
             .map_err(system("start the auto_unmount process"))?;
-        let serve = Message::Serve(Box::new(config.clone()), Vec::new());
+        let serve = Order::Serve(Box::new(config.clone()), Vec::new());
         let sent = process.channel.send(&serve);
         sent.map_err(system("send to the auto_unmount process"))?;
         Ok(Some(AutoUnmount(process)))
     }
 
-    pub(crate) fn send(&self, message: &Message) {
+    pub(crate) fn send(&self, message: &Order) {
         let _ = self.0.channel.send(message);
     }
 }
@@ -47,20 +47,20 @@ impl AutoUnmount {
 impl Drop for AutoUnmount {
     /// The supervisor has ended regularly: nothing to unmount.
     fn drop(&mut self) {
-        self.send(&Message::Stop);
+        self.send(&Order::Stop);
         let _ = self.0.wait();
     }
 }
 
 /// The process (see [`Role::AutoUnmount`]).
 pub(crate) fn main() -> ExitCode {
-    let Ok(supervisor) = Channel::of_this_process() else {
+    let Ok(supervisor) = ToParent::of_this_process() else {
         return ExitCode::FAILURE;
     };
     // A signal to the terminal's or the service's process group must not end it before the others.
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1]);
     let _ = rustix::process::setsid();
-    let Ok(Some(Message::Serve(config, _))) = supervisor.receive() else {
+    let Ok(Some(Order::Serve(config, _))) = supervisor.receive() else {
         return ExitCode::FAILURE;
     };
     let (Ok(_signals), Ok(log)) = (signals, Log::begin(&config.server)) else {
@@ -74,12 +74,12 @@ pub(crate) fn main() -> ExitCode {
     let mut abort = None;
     loop {
         match supervisor.receive() {
-            Ok(Some(Message::Mounted(mut file))) => {
+            Ok(Some(Order::Mounted(mut file))) => {
                 target.mounted = mounting::fuse_on(&target.mountpoint);
                 abort = file.pop();
             }
-            Ok(Some(Message::Background)) => drop(log.leave_the_terminal()),
-            Ok(Some(Message::Stop)) => return ExitCode::SUCCESS,
+            Ok(Some(Order::Background)) => drop(log.leave_the_terminal()),
+            Ok(Some(Order::Stop)) => return ExitCode::SUCCESS,
             Ok(Some(other)) => tracing::debug!(?other, "unexpected message to auto_unmount"),
             Ok(None) | Err(_) => break,
         }

@@ -1,12 +1,12 @@
 //! `thrufs bench`: executes `thrufs-bench`, a separate program beside this one. Its manual
 //! page describes its options; a test compares them with its help.
 
-use crate::error::{CommandError, StartupError, system};
+use crate::error::{CommandError, StartupError, system, system_at};
 use crate::manual::BENCH;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process;
@@ -18,8 +18,6 @@ pub(crate) enum BenchError {
          `cargo install --path crates/bench` or from the package of thrufs"
     )]
     NotInstalled(PathBuf),
-    #[error("cannot start the benchmark {program}: {source}")]
-    Start { program: PathBuf, source: io::Error },
     #[error(transparent)]
     Startup(#[from] StartupError),
 }
@@ -91,6 +89,6 @@ pub(crate) fn start(arguments: &[OsString]) -> BenchError {
     let source = process::Command::new(&program).args(arguments).exec();
     match source.kind() {
         ErrorKind::NotFound => BenchError::NotInstalled(program),
-        _ => BenchError::Start { program, source },
+        _ => system_at("start the benchmark", &program)(source).into(),
     }
 }

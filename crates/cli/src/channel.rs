@@ -1,4 +1,5 @@
-//! The messages between launcher, supervisor and worker: packets on a socket, some with descriptors.
+//! The messages between a process and one that it has started: packets on a socket, some with descriptors. Those
+//! to the child are [orders](Order), those from it [notices](Notice): neither is taken for the other.
 //!
 //! The child finds its end as standard input, so that no descriptor number has to be agreed on. A closed
 //! end means that the other process has ended.
@@ -9,9 +10,11 @@ use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io;
+use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use thrufs_sys::fd_passing::{self, Received};
@@ -21,55 +24,75 @@ use thrufs_virtio::CALLERS_MAX;
 /// buffer of a socket.
 const PACKET_BYTES_MAX: usize = 192 * 1024;
 
-/// The text of [`Message::Watching`].
+/// The text of [`Notice::Watching`].
 const WATCHING: &[u8] = br#""Watching""#;
 
-/// The descriptors of a message are sent beside its text.
+/// Sent beside the text of a message.
+type Descriptors = Vec<OwnedFd>;
+
+/// A message of one direction.
+pub(crate) trait Message: Serialize + DeserializeOwned {
+    /// Its descriptors.
+    fn descriptors(&self) -> &[OwnedFd];
+
+    /// Their place, and how many they may be.
+    fn place(&mut self) -> Option<(&mut Descriptors, RangeInclusive<usize>)>;
+}
+
+/// To a process that was started.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Message {
+pub(crate) enum Order {
     /// What to serve: the first packet to the supervisor (with the mount point and the source), to the worker of
     /// a mount (`/dev/fuse`, source), to the process that builds a sandbox (source), or to auto_unmount.
-    Serve(Box<MountConfig>, #[serde(skip)] Vec<OwnedFd>),
+    Serve(Box<MountConfig>, #[serde(skip)] Descriptors),
+    /// What to share: the first packet to the worker of a share, with the source.
+    Share(Box<ShareConfig>, #[serde(skip)] Descriptors),
     /// Where the worker is queried. Before [`Serve`](Self::Serve): the listening control socket, if any.
     /// Before [`Share`](Self::Share): a socket connected to the supervisor.
-    Control(#[serde(skip)] Vec<OwnedFd>),
+    Control(#[serde(skip)] Descriptors),
+    /// The socket for [`callers`](crate::callers) queries; before [`Serve`](Self::Serve).
+    CallerQueries(#[serde(skip)] Descriptors),
+    /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)), if it has one: before
+    /// [`Serve`](Self::Serve) and [`Share`](Self::Share), and after each reload.
+    Policy(#[serde(skip)] Descriptors),
+    /// The reply to [`MapIds`](Notice::MapIds).
+    IdsMapped(Result<(), String>),
     /// The mount exists. With the file that aborts the connection, if available, for use when the
     /// supervisor dies.
-    Mounted(#[serde(skip)] Vec<OwnedFd>),
-    /// The socket for [`callers`](crate::callers) queries; before [`Serve`](Self::Serve).
-    CallerQueries(#[serde(skip)] Vec<OwnedFd>),
-    /// What to share: the first packet to the worker of a share, with the source.
-    Share(Box<ShareConfig>, #[serde(skip)] Vec<OwnedFd>),
+    Mounted(#[serde(skip)] Descriptors),
     /// The front end's connection through the supervisor, and what outlives the worker: the journal, the
     /// ledger, the socket of the strongbox; then `stat` and `schedstat` of threads of the front end. The worker
     /// ends with the connection.
-    Connection(#[serde(skip)] Vec<OwnedFd>),
-    /// The final statistics of a share's worker, in the form of a control reply.
-    Figures(String),
-    /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)), if it has one: before
-    /// [`Serve`](Self::Serve) and [`Share`](Self::Share), and after each reload.
-    Policy(#[serde(skip)] Vec<OwnedFd>),
-    /// The worker is in a user namespace whose ids have to be mapped; the reply is [`Ready`](Self::Ready)
-    /// or [`Failed`](Self::Failed).
-    MapIds,
+    Connection(#[serde(skip)] Descriptors),
+    Statistics,
+    /// Detach from the terminal.
+    Background,
+    /// The plan of a sandbox: for the process that builds it, and for its process 1.
+    Sandbox(Value),
+    /// The tree of a sandbox is served.
+    Served,
+    Stop,
+}
+
+/// From such a process, which a peer may control.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Notice {
     /// A pidfd of the worker's thread that ends when the process does.
-    Watching(#[serde(skip)] Vec<OwnedFd>),
+    Watching(#[serde(skip)] Descriptors),
+    /// The worker is in a user namespace whose ids have to be mapped.
+    MapIds,
     /// From the worker: INIT is answered. From the supervisor: the mount is ready.
     Ready,
     Failed(String),
     /// This many threads have requests that do not end. The worker is about to exit, if it can.
     Stuck(usize),
     Signalled(i32),
-    Stop,
-    Statistics,
-    /// Detach from the terminal.
-    Background,
-    /// The plan of a sandbox: for the process that builds it, and for its process 1.
-    Sandbox(Value),
+    /// The final statistics of a share's worker, in the form of a control reply.
+    Figures(String),
     /// `/dev/fuse`, opened in the user namespace of the sandbox.
-    Device(#[serde(skip)] Vec<OwnedFd>),
+    Device(#[serde(skip)] Descriptors),
     /// A pidfd of the command in the sandbox.
-    Started(#[serde(skip)] Vec<OwnedFd>),
+    Started(#[serde(skip)] Descriptors),
     /// The command was stopped by a signal.
     Stopped,
     /// The command has ended: its exit status, or the negative number of a signal.
@@ -78,52 +101,61 @@ pub(crate) enum Message {
     NotExecuted(i32, String),
 }
 
-impl Message {
-    /// Its descriptors, and how many they may be.
-    fn place(&mut self) -> Option<(&mut Vec<OwnedFd>, RangeInclusive<usize>)> {
+impl Message for Order {
+    fn descriptors(&self) -> &[OwnedFd] {
+        match self {
+            Order::Serve(_, all)
+            | Order::Share(_, all)
+            | Order::Control(all)
+            | Order::CallerQueries(all)
+            | Order::Policy(all)
+            | Order::Mounted(all)
+            | Order::Connection(all) => all,
+            _ => &[],
+        }
+    }
+
+    fn place(&mut self) -> Option<(&mut Descriptors, RangeInclusive<usize>)> {
         Some(match self {
-            Message::Serve(_, all) => (all, 0..=3),
-            Message::Connection(all) => (all, 4..=4 + 2 * CALLERS_MAX),
-            Message::Policy(files) => (files, 1..=2),
-            Message::Mounted(file) => (file, 0..=1),
-            Message::Share(_, one)
-            | Message::Control(one)
-            | Message::CallerQueries(one)
-            | Message::Watching(one)
-            | Message::Device(one)
-            | Message::Started(one) => (one, 1..=1),
+            Order::Serve(_, all) => (all, 0..=3),
+            Order::Connection(all) => (all, 4..=4 + 2 * CALLERS_MAX),
+            Order::Policy(files) => (files, 1..=2),
+            Order::Mounted(file) => (file, 0..=1),
+            Order::Share(_, one) | Order::Control(one) | Order::CallerQueries(one) => (one, 1..=1),
             _ => return None,
         })
     }
+}
 
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+impl Message for Notice {
+    fn descriptors(&self) -> &[OwnedFd] {
         match self {
-            Message::Serve(_, all)
-            | Message::Share(_, all)
-            | Message::Connection(all)
-            | Message::Policy(all)
-            | Message::Mounted(all)
-            | Message::Control(all)
-            | Message::CallerQueries(all)
-            | Message::Watching(all)
-            | Message::Device(all)
-            | Message::Started(all) => all.iter().map(AsFd::as_fd).collect(),
-            _ => Vec::new(),
+            Notice::Watching(one) | Notice::Device(one) | Notice::Started(one) => one,
+            _ => &[],
         }
     }
 
-    fn decode(bytes: &[u8], descriptors: Vec<OwnedFd>) -> io::Result<Message> {
-        let mut message: Message = serde_json::from_slice(bytes).map_err(|error| {
-            let what = "the message is of another version of thrufs";
-            io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {error}"))
-        })?;
-        match message.place() {
-            Some((place, count)) if count.contains(&descriptors.len()) => *place = descriptors,
-            None if descriptors.is_empty() => {}
-            _ => return Err(malformed()),
+    fn place(&mut self) -> Option<(&mut Descriptors, RangeInclusive<usize>)> {
+        match self {
+            Notice::Watching(one) | Notice::Device(one) | Notice::Started(one) => {
+                Some((one, 1..=1))
+            }
+            _ => None,
         }
-        Ok(message)
     }
+}
+
+fn decode<M: Message>(bytes: &[u8], descriptors: Descriptors) -> io::Result<M> {
+    let mut message: M = serde_json::from_slice(bytes).map_err(|error| {
+        let what = "the message is of another version of thrufs";
+        io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {error}"))
+    })?;
+    match message.place() {
+        Some((place, count)) if count.contains(&descriptors.len()) => *place = descriptors,
+        None if descriptors.is_empty() => {}
+        _ => return Err(malformed()),
+    }
+    Ok(message)
 }
 
 fn malformed() -> io::Error {
@@ -150,42 +182,68 @@ pub(crate) fn packets_to_thread(
     Ok(theirs)
 }
 
+/// An end, at which one of the two is sent and the other received.
 #[derive(Debug)]
-pub(crate) struct Channel(OwnedFd);
+pub(crate) struct Channel<Sent, Received>(OwnedFd, PhantomData<fn(Sent) -> Received>);
 
-impl Channel {
+/// Of a process that has started the other.
+pub(crate) type ToChild = Channel<Order, Notice>;
+
+/// Of a process that was started.
+pub(crate) type ToParent = Channel<Notice, Order>;
+
+impl ToChild {
     /// Our end, and the child's.
-    pub(crate) fn pair() -> io::Result<(Channel, OwnedFd)> {
+    pub(crate) fn pair() -> io::Result<(ToChild, OwnedFd)> {
         let (ours, theirs) = packets()?;
-        Ok((Channel(ours), theirs))
+        Ok((Channel(ours, PhantomData), theirs))
     }
 
-    /// A channel of one of its ends.
-    pub(crate) fn of(end: OwnedFd) -> Channel {
-        Channel(end)
+    /// As [`receive`](Self::receive), of a process that a peer may control: with descriptors, a packet is
+    /// malformed, but for the first [`Watching`](Notice::Watching).
+    pub(crate) fn receive_from_peer(&self, is_watched: bool) -> io::Result<Option<Notice>> {
+        let Some((bytes, received)) = self.receive_packet()? else {
+            return Ok(None);
+        };
+        let descriptors = received.descriptors;
+        let is_expected = match descriptors.len() {
+            0 => true,
+            1 => !is_watched && bytes == WATCHING,
+            _ => false,
+        };
+        if is_expected && received.is_whole {
+            return decode(&bytes, descriptors).map(Some);
+        }
+        drop(Foreign::new(descriptors));
+        Err(malformed())
     }
+}
 
+impl ToParent {
     /// The end that was passed as standard input, which is then replaced by /dev/null.
-    pub(crate) fn of_this_process() -> io::Result<Channel> {
+    pub(crate) fn of_this_process() -> io::Result<ToParent> {
         let ours = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
         let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::stdio::dup2_stdin(null)?;
-        Ok(Channel(ours))
+        Ok(Channel(ours, PhantomData))
     }
 
     /// The end with this number, which the process was started with.
-    pub(crate) fn inherited(number: RawFd) -> io::Result<Channel> {
-        Ok(Channel(thrufs_sys::inherited::take(number)?))
+    pub(crate) fn inherited(number: RawFd) -> io::Result<ToParent> {
+        Ok(Channel(thrufs_sys::inherited::take(number)?, PhantomData))
     }
+}
 
+impl<S: Message, R: Message> Channel<S, R> {
     /// Sends without waiting.
     ///
     /// # Errors
     ///
     /// EPIPE when the other process is gone, EAGAIN when it reads none of hundreds of messages.
-    pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
+    pub(crate) fn send(&self, message: &S) -> io::Result<()> {
         let bytes = serde_json::to_vec(message).expect("a message has texts as keys");
-        fd_passing::send_now(self.0.as_fd(), &bytes, &message.descriptors())?;
+        let descriptors: Vec<_> = message.descriptors().iter().map(AsFd::as_fd).collect();
+        fd_passing::send_now(self.0.as_fd(), &bytes, &descriptors)?;
         Ok(())
     }
 
@@ -194,12 +252,12 @@ impl Channel {
     /// # Errors
     ///
     /// `InvalidData` for a malformed packet.
-    pub(crate) fn receive(&self) -> io::Result<Option<Message>> {
+    pub(crate) fn receive(&self) -> io::Result<Option<R>> {
         let Some((bytes, received)) = self.receive_packet()? else {
             return Ok(None);
         };
         match received.is_whole {
-            true => Message::decode(&bytes, received.descriptors).map(Some),
+            true => decode(&bytes, received.descriptors).map(Some),
             false => Err(malformed()),
         }
     }
@@ -213,28 +271,9 @@ impl Channel {
         bytes.truncate(received.bytes);
         Ok((received.bytes > 0).then_some((bytes, received)))
     }
-
-    /// As [`receive`](Self::receive), of a process that a peer may control: with descriptors, a packet is
-    /// malformed, but for the first [`Watching`](Message::Watching).
-    pub(crate) fn receive_from_peer(&self, is_watched: bool) -> io::Result<Option<Message>> {
-        let Some((bytes, received)) = self.receive_packet()? else {
-            return Ok(None);
-        };
-        let descriptors = received.descriptors;
-        let is_expected = match descriptors.len() {
-            0 => true,
-            1 => !is_watched && bytes == WATCHING,
-            _ => false,
-        };
-        if is_expected && received.is_whole {
-            return Message::decode(&bytes, descriptors).map(Some);
-        }
-        drop(Foreign::new(descriptors));
-        Err(malformed())
-    }
 }
 
-impl AsFd for Channel {
+impl<S, R> AsFd for Channel<S, R> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -248,9 +287,9 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::path::PathBuf;
 
-    fn pair() -> (Channel, Channel) {
-        let (ours, theirs) = Channel::pair().unwrap();
-        (ours, Channel(theirs))
+    fn pair() -> (ToChild, ToParent) {
+        let (ours, theirs) = ToChild::pair().unwrap();
+        (ours, Channel(theirs, PhantomData))
     }
 
     #[test]
@@ -263,9 +302,9 @@ mod tests {
         let config = MountConfig { source, ..config };
         let shown = format!("{config:?}");
         let file = OwnedFd::from(std::fs::File::open("/").unwrap());
-        ours.send(&Message::Serve(Box::new(config), vec![file]))
+        ours.send(&Order::Serve(Box::new(config), vec![file]))
             .unwrap();
-        let Some(Message::Serve(config, descriptors)) = theirs.receive().unwrap() else {
+        let Some(Order::Serve(config, descriptors)) = theirs.receive().unwrap() else {
             panic!("something else arrived");
         };
         assert_eq!(format!("{config:?}"), shown);
@@ -279,20 +318,20 @@ mod tests {
     fn descriptors_of_a_peer_are_refused_and_sends_do_not_wait() {
         let (ours, theirs) = pair();
         let file = OwnedFd::from(std::fs::File::open("/").unwrap());
-        let watching = Message::Watching(vec![file.try_clone().unwrap()]);
-        let policy = Message::Policy(vec![file]);
+        let watching = Notice::Watching(vec![file.try_clone().unwrap()]);
+        let device = Notice::Device(vec![file]);
         for (message, is_watched, is_taken) in [
             (&watching, false, true),
             (&watching, true, false),
-            (&policy, false, false),
-            (&Message::Stop, true, true),
+            (&device, false, false),
+            (&Notice::Ready, true, true),
         ] {
             theirs.send(message).unwrap();
             let received = ours.receive_from_peer(is_watched);
             assert_eq!(received.is_ok(), is_taken, "{message:?}");
         }
         // Nobody reads.
-        while ours.send(&Message::Statistics).is_ok() {}
+        while ours.send(&Order::Statistics).is_ok() {}
         drop(theirs);
         let end = ours.receive_from_peer(true);
         assert!(end.is_ok_and(|it| it.is_none()));
@@ -306,9 +345,9 @@ mod tests {
         let config = options::resolve_share(&options::parse(&list).unwrap()).unwrap();
         let map = config.serving.xattr_map.clone();
         let source = std::fs::File::open("/").unwrap().into();
-        ours.send(&Message::Share(Box::new(config), vec![source]))
+        ours.send(&Order::Share(Box::new(config), vec![source]))
             .unwrap();
-        let Some(Message::Share(config, _)) = theirs.receive().unwrap() else {
+        let Some(Order::Share(config, _)) = theirs.receive().unwrap() else {
             panic!("something else arrived");
         };
         assert!(map.is_some() && config.serving.xattr_map == map);
@@ -322,8 +361,7 @@ mod tests {
             rustix::net::send(&ours, text.as_bytes(), rustix::net::SendFlags::empty()).unwrap();
             theirs.receive()
         };
-        let Ok(Some(Message::Serve(config, _))) =
-            send(r#"{"Serve":[{"serving":{"xattr":false}}]}"#)
+        let Ok(Some(Order::Serve(config, _))) = send(r#"{"Serve":[{"serving":{"xattr":false}}]}"#)
         else {
             panic!("something else arrived");
         };

@@ -29,9 +29,10 @@ use rustix::mount::{
 use rustix::process::{Resource, Rlimit, getrlimit, pivot_root, setrlimit};
 use rustix::thread::CapabilitySet;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use thrufs_hostdir::{FileHandles, MountTable};
+use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
 use thrufs_sys::proc_fd::Links;
 use thrufs_sys::{cred, sched};
 
@@ -99,21 +100,40 @@ fn drop_privileges(mut kept: CapabilitySet, pairing: bool) -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
+/// Clones the mount that a directory is on, and those beneath it.
+pub(crate) fn clone_tree(directory: impl AsFd) -> Result<OwnedFd, Errno> {
+    // rustix has no AT_EMPTY_PATH and AT_RECURSIVE for open_tree(2).
+    let whole = OpenTreeFlags::from_bits_retain(AT_EMPTY_PATH | AT_RECURSIVE);
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(directory, "", clone | whole)
+}
+
+/// Sets attributes of a mount and those beneath it, and their propagation unless that is empty.
+pub(crate) fn set_attributes(
+    tree: impl AsFd,
+    set: MountAttrFlags,
+    propagation: MountPropagationFlags,
+) -> Result<(), Errno> {
+    let (whole, clear) = (AT_EMPTY_PATH | AT_RECURSIVE, MountAttrFlags::empty());
+    mount_setattr(tree, c"", whole, set, clear, propagation)
+}
+
+/// Makes the working directory the root directory, and unmounts the old one.
+fn enter_as_root() -> Result<(), Failure> {
+    // With the same path twice, the old root is stacked on the new one (pivot_root(2), NOTES).
+    pivot_root(".", ".").map_err(failed_to("pivot_root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(failed_to("unmount the old root"))
+}
+
 /// Clones the mounts of the source, so that `..` does not lead out of it. Returns the source within the
 /// clone, and the clone, which is gone when it is closed and mounted nowhere.
 pub(crate) fn clone_mounts(
     source: &OwnedFd,
     propagation: MountPropagationFlags,
 ) -> Result<(OwnedFd, OwnedFd), Errno> {
-    // rustix has no AT_EMPTY_PATH and AT_RECURSIVE for open_tree(2).
-    let whole = thrufs_sys::mount::AT_EMPTY_PATH | thrufs_sys::mount::AT_RECURSIVE;
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::from_bits_retain(whole);
-    let tree = open_tree(source, "", flags)?;
+    let tree = clone_tree(source)?;
     // Device nodes that the worker creates are opened by the clients' kernels only.
-    let (set, clear) = (MountAttrFlags::MOUNT_ATTR_NODEV, MountAttrFlags::empty());
-    thrufs_sys::mount::mount_setattr(&tree, c"", whole, set, clear, propagation)?;
+    set_attributes(&tree, MountAttrFlags::MOUNT_ATTR_NODEV, propagation)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = openat(&tree, ".", flags, Mode::empty())?;
     Ok((inside, tree))
@@ -170,9 +190,7 @@ fn enter_private_tree(source: Option<&OwnedFd>) -> Result<(), Failure> {
         move_mount(source, "", CWD, place, empty).map_err(failed_to("mount the source"))?;
     }
     std::env::set_current_dir(place).map_err(failed_to("enter the new root"))?;
-    // With the same path twice, the old root is stacked on the new one (pivot_root(2), NOTES).
-    pivot_root(".", ".").map_err(failed_to("pivot_root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(failed_to("unmount the old root"))?;
+    enter_as_root()?;
     std::env::set_current_dir("/").map_err(failed_to("enter the new root"))?;
     links.work_in().map_err(failed_to("enter /proc/self/fd"))?;
     tracing::debug!("the worker is confined to the source");

@@ -6,7 +6,7 @@
 use crate::output::report;
 use std::error::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Termination};
 use thrufs_hostdir::ConfigError;
 use thrufs_policy::PolicyFileError;
@@ -46,14 +46,10 @@ pub(crate) enum StartupError {
         "bad value `{directives}` for option `log`: {problem}; use error, warn, info, debug or trace"
     )]
     Log { directives: String, problem: String },
-    #[error("cannot append to the log file {path}: {source}")]
-    LogFile { path: PathBuf, source: io::Error },
     #[error("the source {0} does not exist")]
     SourceMissing(PathBuf),
     #[error("the source {0} is not a directory: thrufs serves directories, not single files")]
     SourceNotDirectory(PathBuf),
-    #[error("cannot open the source {path}: {source}")]
-    Source { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Policy(#[from] PolicyFileError),
     #[error(transparent)]
@@ -63,11 +59,15 @@ pub(crate) enum StartupError {
          programs of a guest: remove these rules"
     )]
     ProgramsOfGuests(PathBuf),
-    #[error("cannot append to the audit log {path}: {source}")]
-    AuditLog { path: PathBuf, source: io::Error },
     #[error("cannot {what}: {source}")]
     System {
         what: &'static str,
+        source: io::Error,
+    },
+    #[error("cannot {what} {path}: {source}")]
+    Path {
+        what: &'static str,
+        path: PathBuf,
         source: io::Error,
     },
 }
@@ -85,6 +85,18 @@ impl CommandError for StartupError {
 pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> StartupError {
     move |error| StartupError::System {
         what,
+        source: error.into(),
+    }
+}
+
+/// As [`system`], for an action on a path.
+pub(crate) fn system_at<E: Into<io::Error>>(
+    what: &'static str,
+    path: &Path,
+) -> impl Fn(E) -> StartupError {
+    move |error| StartupError::Path {
+        what,
+        path: path.into(),
         source: error.into(),
     }
 }

@@ -4,6 +4,7 @@ use crate::control::client::{ShareSocket, ask, ask_share, share_at};
 use crate::control::finding::locate;
 use crate::control::protocol::{Command as Query, escape};
 use crate::control::query_error::QueryError;
+use crate::error::system_at;
 use crate::output::{print, print_json, report};
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
@@ -131,10 +132,7 @@ fn explain_on_share(
     share: &ShareSocket<'_>,
     control: Option<&Path>,
 ) -> Result<Vec<Explained>, QueryError> {
-    let components = components_on_share(path).map_err(|source| QueryError::Explained {
-        path: path.into(),
-        source,
-    })?;
+    let components = components_on_share(path).map_err(system_at("explain", path))?;
     let mut answer = ask_share(path, share, control, &Query::Explain { components })?;
     let malformed = || QueryError::query(path)(io::Error::from(ErrorKind::InvalidData));
     let machines = answer.get_mut("machines").map(Value::take);

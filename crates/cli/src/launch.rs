@@ -1,14 +1,14 @@
 //! `thrufs mount`: checks the arguments, starts the server, and returns when the mount responds.
 
 use crate::arguments::{Purpose, directory, flags, option_list, required, settings};
-use crate::channel::Message;
+use crate::channel::{Notice, Order};
 use crate::config::MountConfig;
 use crate::confinement;
 use crate::error::system;
 use crate::log;
 use crate::lookup;
 use crate::mounting::error::MountCommandError;
-use crate::mounting::{self, DeadMount};
+use crate::mounting::{self, DeadMount, unusable};
 use crate::options::{self, Form, Group, OPTIONS, OptionError, Setting, Use};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
@@ -149,10 +149,7 @@ fn open_mountpoint(path: &Path) -> Result<(OwnedFd, PathBuf), MountCommandError>
         Some(Errno::ACCESS) if std::fs::canonicalize(path).is_ok_and(|it| is_mounted(&it)) => {
             MountCommandError::Occupied(path.into())
         }
-        _ => MountCommandError::MountPoint {
-            path: path.into(),
-            source: error,
-        },
+        _ => unusable(path)(error).into(),
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let place = lookup::open(path, flags, Mode::empty()).map_err(wrong)?;
@@ -174,7 +171,7 @@ impl MountPlan {
             .map_err(system("start the server"))?;
         let policy = self.policy.map(PolicyFiles::into_message);
         let descriptors = [self.place].into_iter().chain(self.sources).collect();
-        let serve = Message::Serve(Box::new(self.config.clone()), descriptors);
+        let serve = Order::Serve(Box::new(self.config.clone()), descriptors);
         for message in policy.iter().chain([&serve]) {
             let sent = supervisor.channel.send(message);
             sent.map_err(system("send to the server"))?;
@@ -184,8 +181,8 @@ impl MountPlan {
             .receive()
             .map_err(system("receive from the server"))?
         {
-            Some(Message::Ready) => wait_for_answer(&self.config.mountpoint, &mut supervisor),
-            Some(Message::Failed(why)) => {
+            Some(Notice::Ready) => wait_for_answer(&self.config.mountpoint, &mut supervisor),
+            Some(Notice::Failed(why)) => {
                 let _ = supervisor.wait();
                 Err(MountCommandError::Server(why))
             }
@@ -206,15 +203,12 @@ fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), Mo
     match asking.finish_within(ANSWER_TIMEOUT) {
         Some(Ok(_)) => Ok(()),
         Some(Err(errno)) => {
-            let _ = supervisor.channel.send(&Message::Stop);
+            let _ = supervisor.channel.send(&Order::Stop);
             let _ = supervisor.wait();
-            Err(MountCommandError::MountPoint {
-                path: mountpoint.into(),
-                source: errno.into(),
-            })
+            Err(unusable(mountpoint)(errno).into())
         }
         None => {
-            let _ = supervisor.channel.send(&Message::Stop);
+            let _ = supervisor.channel.send(&Order::Stop);
             Err(MountCommandError::NoAnswer(
                 ANSWER_TIMEOUT,
                 mountpoint.into(),

@@ -6,13 +6,14 @@
 //! A server removes only its own file, identified by device and inode. The directory is locked meanwhile,
 //! so that no other server of ours renames in between.
 
+use crate::error::{StartupError, system_at};
+use crate::lookup::{descriptor_path, is_called};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen};
 use rustix::net::{connect, socket_with};
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,24 +32,8 @@ pub(crate) enum SocketError {
     Occupied(PathBuf),
     #[error("a server listens at {0} already")]
     InUse(PathBuf),
-    #[error("cannot {what} {path}: {source}")]
-    System {
-        what: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-}
-
-/// Adds the failed action and the path to a system error.
-pub(crate) fn system<E: Into<io::Error>>(
-    what: &'static str,
-    path: &Path,
-) -> impl Fn(E) -> SocketError {
-    move |error| SocketError::System {
-        what,
-        path: path.to_owned(),
-        source: error.into(),
-    }
+    #[error(transparent)]
+    System(#[from] StartupError),
 }
 
 /// A socket, removed on drop.
@@ -103,7 +88,7 @@ impl NamedSocket {
         let listener = listen_in(directory.as_fd(), &path, &name)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&directory, &name, flags, Mode::empty())
-            .map_err(system("open the socket in", &path))?;
+            .map_err(system_at("open the socket in", &path))?;
         drop(lock);
         let made = NamedSocket {
             directory,
@@ -126,11 +111,11 @@ impl NamedSocket {
     ///
     /// EPERM unless root or a member of the group.
     pub(crate) fn give_to_group(&self, group: u32) -> Result<(), SocketError> {
-        let failed = |errno| system::<Errno>("set the group of the socket in", &self.path)(errno);
+        let failed = system_at("set the group of the socket in", &self.path);
         let group = Some(rustix::fs::Gid::from_raw(group));
-        rustix::fs::chownat(&self.file, "", None, group, AtFlags::EMPTY_PATH).map_err(failed)?;
+        rustix::fs::chownat(&self.file, "", None, group, AtFlags::EMPTY_PATH).map_err(&failed)?;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
-        rustix::fs::chmod(descriptor_path(&self.file), mode).map_err(failed)
+        Ok(rustix::fs::chmod(descriptor_path(&self.file), mode).map_err(failed)?)
     }
 
     /// Renames it to its final name. With `unless_used`, only a stale socket is replaced.
@@ -140,17 +125,9 @@ impl NamedSocket {
             must_be_free(self.directory.as_fd(), name, &self.path)?;
         }
         rustix::fs::renameat(&self.directory, &self.name, &self.directory, name)
-            .map_err(system("rename the socket in", &self.path))?;
+            .map_err(system_at("rename the socket in", &self.path))?;
         self.name = name.to_owned();
         Ok(())
-    }
-}
-
-pub(crate) fn is_called(file: &OwnedFd, directory: BorrowedFd<'_>, name: &OsStr) -> bool {
-    let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-    match (named, rustix::fs::fstat(file)) {
-        (Ok(named), Ok(file)) => (named.st_dev, named.st_ino) == (file.st_dev, file.st_ino),
-        _ => false,
     }
 }
 
@@ -184,7 +161,7 @@ fn must_be_free(directory: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Result<
     let whole = path.join(name);
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(system("stat", &whole)(errno)),
+        Err(errno) => Err(system_at("stat", &whole)(errno).into()),
         Ok(stat) if !is_socket(&stat) => Err(SocketError::Occupied(whole)),
         Ok(_) if is_left(directory, name) => Ok(()),
         Ok(_) => Err(SocketError::InUse(whole)),
@@ -203,7 +180,7 @@ pub(crate) fn is_left(directory: BorrowedFd<'_>, name: &OsStr) -> bool {
 }
 
 fn listen_in(directory: BorrowedFd<'_>, path: &Path, name: &OsStr) -> Result<OwnedFd, SocketError> {
-    let step = |what| system::<Errno>(what, path);
+    let step = |what| system_at::<Errno>(what, path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(step("create a socket for"))?;
@@ -223,9 +200,4 @@ fn listen_in(directory: BorrowedFd<'_>, path: &Path, name: &OsStr) -> Result<Own
         step("listen in")(errno)
     })?;
     Ok(listener)
-}
-
-pub(crate) fn descriptor_path(descriptor: impl AsFd) -> PathBuf {
-    let number = descriptor.as_fd().as_raw_fd();
-    PathBuf::from(format!("/proc/self/fd/{number}"))
 }

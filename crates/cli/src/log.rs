@@ -8,7 +8,7 @@ mod rate;
 mod syslog;
 
 use crate::config::ServerConfig;
-use crate::error::{StartupError, system};
+use crate::error::{StartupError, system, system_at};
 use crate::lookup;
 use crate::output::lines_of;
 use crate::task::start_thread;
@@ -194,10 +194,7 @@ fn open(config: &ServerConfig) -> Result<Option<OwnedFd>, StartupError> {
         return Ok(None);
     };
     let opened = lookup::open_log(path, Mode::from_raw_mode(0o640));
-    let file = opened.map_err(|source| StartupError::LogFile {
-        path: path.clone(),
-        source,
-    })?;
+    let file = opened.map_err(system_at("append to the log file", path))?;
     Ok(Some(file))
 }
 

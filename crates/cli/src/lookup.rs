@@ -5,7 +5,7 @@
 //! symbolic link by which another user lends it what does not belong to that user: a link of a user's, or one
 //! in a directory of a user's, leads to files of that user alone (as `CHASE_SAFE` of systemd).
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 /// As of the kernel (path_resolution(7)).
-const LINKS_MAX: u32 = 40;
+pub(crate) const LINKS_MAX: u32 = 40;
 
 /// `linux/magic.h`
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
@@ -102,8 +102,7 @@ pub(crate) fn without_links(path: &Path, flags: OFlags, mode: Mode) -> rustix::i
 ///
 /// ENOENT when that does not lead to the file: it was removed, or its place is covered.
 pub(crate) fn path_of(file: impl AsFd) -> io::Result<PathBuf> {
-    let number = file.as_fd().as_raw_fd();
-    let path = rustix::fs::readlinkat(CWD, format!("/proc/self/fd/{number}"), Vec::new())?;
+    let path = rustix::fs::readlinkat(CWD, descriptor_path(&file), Vec::new())?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
     match is_same(fstat(file)?, rustix::fs::lstat(&path)?) {
         true => Ok(path),
@@ -113,6 +112,27 @@ pub(crate) fn path_of(file: impl AsFd) -> io::Result<PathBuf> {
 
 pub(crate) fn is_same(one: Stat, other: Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// The names on a path, the last first.
+pub(crate) fn names_from_last(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().rev().filter_map(|it| match it {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    })
+}
+
+/// Leads to an open file, where a call takes a path.
+pub(crate) fn descriptor_path(descriptor: impl AsFd) -> PathBuf {
+    let number = descriptor.as_fd().as_raw_fd();
+    PathBuf::from(format!("/proc/self/fd/{number}"))
+}
+
+/// Whether an open file has this name.
+pub(crate) fn is_called(file: impl AsFd, directory: impl AsFd, name: &OsStr) -> bool {
+    let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    named.is_ok_and(|named| fstat(file).is_ok_and(|file| is_same(named, file)))
 }
 
 /// A lookup, name by name.
@@ -151,12 +171,7 @@ impl Walk {
             self.through = None;
             self.enter(directory("/")?)?;
         }
-        let names = path.components().rev().filter_map(|it| match it {
-            Component::Normal(name) => Some(name.to_owned()),
-            Component::ParentDir => Some("..".into()),
-            _ => None,
-        });
-        self.rest.extend(names);
+        self.rest.extend(names_from_last(path));
         Ok(())
     }
 

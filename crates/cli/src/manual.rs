@@ -3,40 +3,27 @@
 //! `-` is written for `\-`, `@VERSION@` for the version, and a line `.\" @ WHAT` for a generated part.
 
 use crate::arguments::capitalized;
-use crate::error::CommandError;
-use crate::options::{Form, Group, MountOption, NEEDLESS, Use};
+use crate::error::{StartupError, system_at};
+use crate::options::{Form, Group, MountOption, Use, needless};
 use crate::virtiofsd;
 use clap::Parser;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// The page of the benchmark.
-pub(crate) const BENCH: &str = include_str!("../manual/thrufs-bench.1");
+macro_rules! sources {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../manual/", $name)))),*]
+    };
+}
 
-/// File names and sources.
-const PAGES: [(&str, &str); 12] = [
-    ("thrufs.1", include_str!("../manual/thrufs.1")),
-    ("thrufs-mount.1", include_str!("../manual/thrufs-mount.1")),
-    ("thrufs-share.1", include_str!("../manual/thrufs-share.1")),
-    ("thrufs-run.1", include_str!("../manual/thrufs-run.1")),
-    (
-        "thrufs-virtiofsd.1",
-        include_str!("../manual/thrufs-virtiofsd.1"),
-    ),
-    (
-        "thrufs-unmount.1",
-        include_str!("../manual/thrufs-unmount.1"),
-    ),
-    ("thrufs-bench.1", BENCH),
-    ("thrufs-doctor.1", include_str!("../manual/thrufs-doctor.1")),
-    ("thrufs-policy.1", include_str!("../manual/thrufs-policy.1")),
-    (
-        "thrufs-explain.1",
-        include_str!("../manual/thrufs-explain.1"),
-    ),
-    ("thrufs-ctl.1", include_str!("../manual/thrufs-ctl.1")),
-    ("mount.thrufs.8", include_str!("../manual/mount.thrufs.8")),
-];
+/// File names and sources. The first is of the benchmark.
+const PAGES: [(&str, &str); 12] = sources! {
+    "thrufs-bench.1" "thrufs.1" "thrufs-mount.1" "thrufs-share.1" "thrufs-run.1" "thrufs-virtiofsd.1"
+    "thrufs-unmount.1" "thrufs-doctor.1" "thrufs-policy.1" "thrufs-explain.1" "thrufs-ctl.1"
+    "mount.thrufs.8"
+};
+
+/// The source of the benchmark's page.
+pub(crate) const BENCH: &str = PAGES[0].1;
 
 const EXIT_STATUS: &str = include_str!("../manual/parts/exit-status.man");
 const CONTROL: &str = include_str!("../manual/parts/control.man");
@@ -57,15 +44,6 @@ fn page(source: &str) -> String {
     page.replace("@VERSION@", env!("CARGO_PKG_VERSION"))
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {path}: {source}")]
-pub(crate) struct WriteError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl CommandError for WriteError {}
-
 /// Write the manual pages
 #[derive(Parser)]
 #[command(name = "man")]
@@ -76,16 +54,12 @@ pub(crate) struct ManArguments {
 }
 
 /// Writes every page into a directory, which is created if needed.
-pub(crate) fn write_pages(arguments: ManArguments) -> Result<(), WriteError> {
+pub(crate) fn write_pages(arguments: ManArguments) -> Result<(), StartupError> {
     let directory = arguments.directory;
-    let wrong = |path: &Path| {
-        let path = path.to_owned();
-        move |source| WriteError { path, source }
-    };
-    std::fs::create_dir_all(&directory).map_err(wrong(&directory))?;
+    std::fs::create_dir_all(&directory).map_err(system_at("write", &directory))?;
     for (name, text) in pages() {
         let path = directory.join(name);
-        std::fs::write(&path, text).map_err(wrong(&path))?;
+        std::fs::write(&path, text).map_err(system_at("write", &path))?;
     }
     Ok(())
 }
@@ -97,12 +71,9 @@ fn generated(what: &str) -> String {
         "options of mount" => options(Use::Mount),
         "options of share" => options(Use::Share),
         "names of options" => names(),
-        "options of other servers" => {
-            let items = NEEDLESS.iter();
-            items
-                .map(|(name, why)| item(name, &sentence(why)))
-                .collect()
-        }
+        "options of other servers" => needless()
+            .map(|(name, why)| item(name, &sentence(why)))
+            .collect(),
         "options of virtiofsd" => {
             let options = virtiofsd::described();
             options.map(|(option, help)| item(&option, &help)).collect()
@@ -227,7 +198,7 @@ mod tests {
                 assert!(helper.contains(&option.pattern()), "{name}");
             }
         }
-        for (name, _) in NEEDLESS {
+        for (name, _) in needless() {
             assert!(mount.contains(name), "{name}");
         }
     }

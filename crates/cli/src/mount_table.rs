@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use thrufs_sys::mount::unescape_field;
 
 /// The device number of a mounted file system.
@@ -76,27 +77,41 @@ pub(crate) fn process_that_sees(
     device: DeviceNumber,
     is_left_out: impl Fn(i32) -> bool,
 ) -> Option<(i32, String)> {
-    let mut processes = std::fs::read_dir("/proc").ok()?.flatten();
-    processes.find_map(|process| {
-        let pid: i32 = process.file_name().to_str()?.parse().ok()?;
+    processes().find_map(|(pid, path)| {
         if is_left_out(pid) {
             return None;
         }
-        let text = std::fs::read(process.path().join("mountinfo")).ok()?;
+        let text = std::fs::read(path.join("mountinfo")).ok()?;
         if !parse(&text).any(|mount| mount.device == device) {
             return None;
         }
-        let name = std::fs::read_to_string(process.path().join("comm")).ok()?;
+        let name = std::fs::read_to_string(path.join("comm")).ok()?;
         Some((pid, name.trim_end().to_owned()))
     })
 }
 
+/// The processes that this one sees, and their directories in `/proc`.
+pub(crate) fn processes() -> impl Iterator<Item = (i32, PathBuf)> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|it| Some((it.file_name().to_str()?.parse().ok()?, it.path())))
+}
+
 /// The id of the mount of an open file, without a request to its server, which may be dead.
 pub(crate) fn id_of(file: OwnedFd) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
-    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-    let id = id.and_then(|id| id.trim().parse().ok());
+    let id = field(own_descriptor(&file), "mnt_id:");
     id.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// What the kernel says of an open file (proc_pid_fdinfo(5)).
+pub(crate) fn own_descriptor(file: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fdinfo/{}", file.as_raw_fd()).into()
+}
+
+/// The value in the line of such a file that begins with `name`.
+pub(crate) fn field<T: FromStr>(about: PathBuf, name: &str) -> Option<T> {
+    let text = std::fs::read_to_string(about).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().parse().ok()
 }
 
 /// The topmost mount at `path`.

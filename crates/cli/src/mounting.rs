@@ -5,15 +5,16 @@
 pub(crate) mod error;
 
 use crate::config::MountConfig;
+use crate::error::{StartupError, system_at};
 use crate::lookup;
 use crate::mount_table::{self, FuseFileSystem, Mount};
-use crate::task::{self, Task};
+use crate::task::Task;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thrufs::MountError;
@@ -21,6 +22,11 @@ use thrufs::mount::{self, MountOptions};
 
 /// For a reply of what may be a dead mount, which replies at once.
 const DEAD_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Adds the mount point to a system error.
+pub(crate) fn unusable<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> StartupError {
+    system_at("use the mount point", path)
+}
 
 /// Whether this process can mount; otherwise fusermount3 does.
 pub(crate) fn is_privileged() -> bool {
@@ -103,8 +109,7 @@ fn by_its_directory(
             return Err(named(io::Error::other(error), ""));
         }
     }
-    let place = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd()));
-    unmount_one(&place.join(name)).map_err(|error| match error {
+    unmount_one(&lookup::descriptor_path(&parent).join(name)).map_err(|error| match error {
         MountError::Unmount { source, hint, .. } => named(source, hint),
         other => other,
     })
@@ -129,14 +134,7 @@ const EXPIRY_TIMEOUT: Duration = Duration::from_millis(100);
 /// Makes the kernel ask again for what it has cached, by a connection that is about to be aborted: whoever looks at
 /// the mount sees then that it is dead.
 pub(crate) fn expire_cached(expire: impl FnOnce() + Send + 'static) {
-    let (sender, done) = std::sync::mpsc::channel();
-    let started = task::start_thread("thrufs-expire", move || {
-        expire();
-        let _ = sender.send(());
-    });
-    if started.is_ok() {
-        let _ = done.recv_timeout(EXPIRY_TIMEOUT);
-    }
+    let _ = Task::start(expire).map(|task| task.is_done_within(EXPIRY_TIMEOUT));
 }
 
 #[derive(Debug, thiserror::Error)]

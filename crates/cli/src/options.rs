@@ -21,7 +21,7 @@ mod table;
 mod value;
 
 pub(crate) use error::OptionError;
-pub(crate) use foreign::{FOREIGN, NEEDLESS};
+pub(crate) use foreign::{needless, unsupported};
 pub(crate) use resolve::{resolve_mount, resolve_share};
 pub(crate) use row::{Form, Group, MountOption};
 pub(crate) use syntax::{parse_group, parse_user};
@@ -77,11 +77,11 @@ impl Setting {
         applied.map_err(|problem| self.bad(problem))
     }
 
-    fn bad(&self, problem: String) -> OptionError {
+    fn bad(&self, problem: impl Into<String>) -> OptionError {
         OptionError::BadValue {
             name: self.option.name,
             value: self.value.clone().unwrap_or_default(),
-            problem,
+            problem: problem.into(),
         }
     }
 
@@ -144,10 +144,10 @@ fn parse_one(item: &str) -> Result<Option<Setting>, OptionError> {
         }
         return setting(option, value).map(Some);
     }
-    if NEEDLESS.iter().any(|(needless, _)| *needless == name) {
+    if needless().any(|(needless, _)| needless == name) {
         return Ok(None);
     }
-    if let Some((_, note)) = FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
+    if let Some((_, note)) = unsupported().find(|(foreign, _)| *foreign == name) {
         let name = name.to_owned();
         return Err(OptionError::Foreign { name, note });
     }
@@ -222,8 +222,8 @@ mod tests {
                 assert!(words.contains(&default), "{}", option.name);
             }
         }
-        for (name, _) in FOREIGN.iter().chain(NEEDLESS) {
-            assert!(seen.insert(*name), "{name} stands twice");
+        for (name, _) in unsupported().chain(needless()) {
+            assert!(seen.insert(name), "{name} stands twice");
         }
     }
 

@@ -1,8 +1,8 @@
 //! Loads the policy of a mount or share, at the start and on SIGHUP.
 
 use crate::audit_log;
-use crate::channel::Message;
-use crate::error::{StartupError, system};
+use crate::channel::Order;
+use crate::error::{StartupError, system, system_at};
 use crate::lookup;
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use std::fs::File;
@@ -50,7 +50,7 @@ impl PolicyFiles {
     }
 
     /// The message for one worker, with a socket to a new audit log thread.
-    pub(crate) fn for_worker(&self) -> io::Result<Message> {
+    pub(crate) fn for_worker(&self) -> Result<Order, StartupError> {
         self.for_worker_with(audit_log::begin)
     }
 
@@ -58,15 +58,18 @@ impl PolicyFiles {
     pub(crate) fn for_worker_with(
         &self,
         begin: impl FnOnce(OwnedFd) -> io::Result<OwnedFd>,
-    ) -> io::Result<Message> {
-        let log = self.audit.as_ref().map(OwnedFd::try_clone).transpose()?;
-        let audit = log.map(begin).transpose()?;
-        let text = self.text.try_clone()?;
-        Ok(PolicyFiles { text, audit }.into_message())
+    ) -> Result<Order, StartupError> {
+        let copy = || {
+            let log = self.audit.as_ref().map(OwnedFd::try_clone).transpose()?;
+            let audit = log.map(begin).transpose()?;
+            let text = self.text.try_clone()?;
+            Ok(PolicyFiles { text, audit }.into_message())
+        };
+        copy().map_err(system::<io::Error>("start the audit log"))
     }
 
-    pub(crate) fn into_message(self) -> Message {
-        Message::Policy([self.text].into_iter().chain(self.audit).collect())
+    pub(crate) fn into_message(self) -> Order {
+        Order::Policy([self.text].into_iter().chain(self.audit).collect())
     }
 
     /// Of the descriptors of [its message](Self::into_message).
@@ -121,8 +124,5 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
 
 fn open_audit_log(path: &Path) -> Result<OwnedFd, StartupError> {
     let opened = lookup::open_log(path, Mode::from_raw_mode(0o600));
-    opened.map_err(|source| StartupError::AuditLog {
-        path: path.into(),
-        source,
-    })
+    opened.map_err(system_at("append to the audit log", path))
 }

@@ -3,10 +3,11 @@
 //! No fork(2): it would need unsafe code, and a copy of a multithreaded process can do little. The role
 //! is an argument, which ps(1) shows; the rest comes over the [`Channel`].
 
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToChild};
 use crate::log;
 use crate::task::start_thread;
 use crate::waiting;
+use clap::ValueEnum;
 use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -26,7 +27,8 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Poll interval meanwhile.
 const EXIT_INTERVAL: Duration = Duration::from_millis(100);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Its argument is `--` and its name, and not in the help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
     /// Holds the device, mounts and unmounts.
     Supervisor,
@@ -42,19 +44,9 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// With their arguments, which are not in the help.
-    const ALL: [(Role, &str); 6] = [
-        (Role::Supervisor, "--supervisor"),
-        (Role::Worker, "--worker"),
-        (Role::ShareWorker, "--share-worker"),
-        (Role::AutoUnmount, "--auto-unmount"),
-        (Role::Sandbox, "--sandbox"),
-        (Role::SandboxInit, "--sandbox-init"),
-    ];
-
-    fn argument(self) -> &'static str {
-        let own = Role::ALL.into_iter().find(|(role, _)| *role == self);
-        own.expect("it has all roles").1
+    fn argument(self) -> String {
+        let name = self.to_possible_value().expect("none is left out");
+        format!("--{}", name.get_name())
     }
 
     fn is_worker(self) -> bool {
@@ -68,8 +60,7 @@ impl Role {
     }
 
     pub(crate) fn from_argument(argument: &OsStr) -> Option<Role> {
-        let mut all = Role::ALL.into_iter();
-        Some(all.find(|(_, own)| argument == *own)?.0)
+        Role::from_str(argument.to_str()?.strip_prefix("--")?, false).ok()
     }
 }
 
@@ -80,7 +71,7 @@ pub(crate) struct Process {
     life: Life,
     /// Whether a peer may control it.
     is_exposed: bool,
-    pub(crate) channel: Channel,
+    pub(crate) channel: ToChild,
     /// Relays a worker's log.
     log: Option<JoinHandle<()>>,
 }
@@ -88,7 +79,7 @@ pub(crate) struct Process {
 /// What a worker has done.
 #[derive(Debug)]
 pub(crate) enum ProcessEvent {
-    Message(Message),
+    Message(Notice),
     /// It begins to exit, or has closed its channel.
     Exiting,
     Ended,
@@ -185,7 +176,7 @@ impl Process {
         role: Role,
         spawn: impl FnOnce(Vec<OwnedFd>) -> io::Result<Child>,
     ) -> io::Result<Process> {
-        let (channel, theirs) = Channel::pair()?;
+        let (channel, theirs) = ToChild::pair()?;
         let pipe = role.is_worker().then(|| pipe_with(PipeFlags::CLOEXEC));
         let (pipe, log) = pipe.transpose()?.unzip();
         let mut child = spawn([theirs].into_iter().chain(log).collect())?;
@@ -222,14 +213,14 @@ impl Process {
         }
     }
 
-    /// From now on, a peer may control it. Its [`Watching`](Message::Watching) may be on its way.
+    /// From now on, a peer may control it. Its [`Watching`](Notice::Watching) may be on its way.
     pub(crate) fn expose(&mut self) {
         self.is_exposed = true;
     }
 
     /// Sends without waiting. A process that does not take its messages is killed; the end of a dead one is
     /// handled later.
-    pub(crate) fn tell(&self, message: &Message) {
+    pub(crate) fn tell(&self, message: &Order) {
         let sent = self.channel.send(message);
         if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             tracing::error!(
@@ -265,7 +256,7 @@ impl Process {
                 false => self.channel.receive(),
             };
             match received {
-                Ok(Some(Message::Watching(thread))) => {
+                Ok(Some(Notice::Watching(thread))) => {
                     self.watch(thread);
                     return None;
                 }
@@ -345,7 +336,7 @@ impl Process {
 /// environment. Its arguments are the number of `channel`, `--` and the command.
 pub(crate) fn start_inheriting(
     role: Role,
-    channel: &Channel,
+    channel: impl AsFd,
     command: &[OsString],
 ) -> io::Result<Child> {
     // Inherited by this child alone, if no other thread starts one now.

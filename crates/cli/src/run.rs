@@ -30,7 +30,7 @@ mod standard_files;
 pub(crate) mod user;
 
 use crate::audit_log;
-use crate::channel::{Channel, Message};
+use crate::channel::{Order, ToParent};
 use crate::config::MountConfig;
 use crate::error::system;
 use crate::log;
@@ -61,14 +61,14 @@ use thrufs_sys::signal::SignalFd;
 use user::RunUser;
 
 /// The descriptor with this number is the channel; what follows `--` is the command.
-fn inherited(arguments: &[OsString]) -> Option<(Channel, &[OsString])> {
+fn inherited(arguments: &[OsString]) -> Option<(ToParent, &[OsString])> {
     let number = arguments.get(2)?.to_str()?.parse().ok()?;
     let command = arguments.get(4..).filter(|command| !command.is_empty())?;
-    Some((Channel::inherited(number).ok()?, command))
+    Some((ToParent::inherited(number).ok()?, command))
 }
 
-fn receive_plan(runner: &Channel) -> Option<SandboxPlan> {
-    let Ok(Some(Message::Sandbox(plan))) = runner.receive() else {
+fn receive_plan(runner: &ToParent) -> Option<SandboxPlan> {
+    let Ok(Some(Order::Sandbox(plan))) = runner.receive() else {
         return None;
     };
     serde_json::from_value(plan).ok()
@@ -116,8 +116,7 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
             count(line, is_written);
         }
     };
-    let message = files.for_worker_with(|log| audit_log::begin_counted(log, recorded));
-    let message = message.map_err(system("start the audit log"))?;
+    let message = files.for_worker_with(|log| audit_log::begin_counted(log, recorded))?;
     log::begin_in_worker(&config.server)?;
     if !restrictions::can_scope() {
         tracing::warn!(
@@ -226,7 +225,7 @@ fn config(
     }
     let mut settings = arguments.settings.clone();
     let mut names = settings.iter().map(|it| it.option);
-    if let Some(option) = names.find(|it| DECIDED_HERE.contains(&it.key())) {
+    if let Some(option) = names.find(|it| DECIDED_HERE.split(' ').any(|key| key == it.key())) {
         return Err(RunError::NotForRun(option.name));
     }
     settings.extend(options::parse(&list)?);
@@ -243,18 +242,8 @@ fn config(
 }
 
 /// Options of mounts that have no meaning here, or would open the sandbox; with their opposites.
-const DECIDED_HERE: [&str; 10] = [
-    "policy",
-    "control",
-    "allow_other",
-    "default_permissions",
-    "auto_unmount",
-    "foreground",
-    "stop_timeout",
-    "nosuid",
-    "nodev",
-    "export",
-];
+const DECIDED_HERE: &str = "policy control allow_other default_permissions auto_unmount foreground \
+                            stop_timeout nosuid nodev export";
 
 /// Ends this process by the signal that ended the command, as a shell expects.
 fn end_by(signal: i32) -> ExitCode {

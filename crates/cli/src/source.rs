@@ -1,6 +1,6 @@
 //! The directory that is served.
 
-use crate::error::StartupError;
+use crate::error::{StartupError, system_at};
 use crate::lookup;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -10,10 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Adds the path to a system error.
 pub(crate) fn unusable<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> StartupError {
-    move |error| StartupError::Source {
-        path: path.into(),
-        source: error.into(),
-    }
+    system_at("open the source", path)
 }
 
 /// Opens it, and returns its path without symbolic links, too.

@@ -15,7 +15,7 @@ pub(crate) use stop::signal_name;
 
 use crate::auto_unmount::AutoUnmount;
 use crate::callers;
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToParent};
 use crate::config::{MountConfig, ServerConfig};
 use crate::control::socket::{ControlSocket, file_name};
 use crate::error::{StartupError, system};
@@ -55,7 +55,7 @@ struct MountSupervisor {
     auto_unmount: Option<AutoUnmount>,
     target: MountTarget,
     /// Until it closes its end.
-    launcher: Option<Arc<Channel>>,
+    launcher: Option<Arc<ToParent>>,
     /// Whether `Ready` was sent to the launcher.
     announced: bool,
     /// A signal while the mount may exist, but not all events of that have arrived.
@@ -67,7 +67,7 @@ struct MountSupervisor {
 #[derive(Debug)]
 enum MountEvent {
     Signal(i32),
-    Worker(Message),
+    Worker(Notice),
     WorkerEnded,
     /// It has requests that do not end, and perhaps cannot exit.
     WorkerStuck,
@@ -81,12 +81,12 @@ type Mounting = Task<Result<(), MountError>>;
 
 /// The process of a background mount (see [`Role::Supervisor`]).
 pub(crate) fn main() -> ExitCode {
-    let Ok(launcher) = Channel::of_this_process() else {
+    let Ok(launcher) = ToParent::of_this_process() else {
         return ExitCode::FAILURE;
     };
     // Without a terminal's signals. It was just started and leads no group, so this cannot fail.
     let _ = rustix::process::setsid();
-    let Some((setup, Message::Serve(config, descriptors))) = receive_setup(&launcher) else {
+    let Some((setup, Order::Serve(config, descriptors))) = receive_setup(&launcher) else {
         return ExitCode::FAILURE;
     };
     let mut descriptors = descriptors.into_iter();
@@ -110,7 +110,7 @@ pub(crate) fn run(
     place: OwnedFd,
     sources: Vec<OwnedFd>,
     policy: Option<PolicyFiles>,
-    launcher: Option<Arc<Channel>>,
+    launcher: Option<Arc<ToParent>>,
 ) -> Result<(), MountCommandError> {
     match MountSupervisor::start(config, place, sources, policy, launcher.clone()) {
         Ok(mut supervisor) => {
@@ -119,7 +119,7 @@ pub(crate) fn run(
             supervisor.serve()
         }
         Err(error) => {
-            let failed = Message::Failed(error.to_string());
+            let failed = Notice::Failed(error.to_string());
             let is_sent = launcher.is_some_and(|launcher| launcher.send(&failed).is_ok());
             // Without a launcher, the error is logged.
             if is_sent { Ok(()) } else { Err(error) }
@@ -133,7 +133,7 @@ impl MountSupervisor {
         place: OwnedFd,
         sources: Vec<OwnedFd>,
         policy: Option<PolicyFiles>,
-        launcher: Option<Arc<Channel>>,
+        launcher: Option<Arc<ToParent>>,
     ) -> Result<MountSupervisor, MountCommandError> {
         let (log, signals) = begin(&config.server)?;
         let (control, listener) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
@@ -150,7 +150,7 @@ impl MountSupervisor {
             device
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
-            let policy = policy.as_ref().map(policy_for_worker).transpose()?;
+            let policy = policy.as_ref().map(PolicyFiles::for_worker).transpose()?;
             let worker = start_worker(&config, &device, sources, listener, policy)?;
             Ok((auto_unmount, worker))
         });
@@ -208,8 +208,8 @@ impl MountSupervisor {
                         .map_err(|error| self.exit_reason().unwrap_or(error.into()))?;
                     self.target.mounted = mounting::fuse_on(&self.config.mountpoint);
                 }
-                MountEvent::Worker(Message::Ready) => ready = true,
-                MountEvent::Worker(Message::Failed(why)) => {
+                MountEvent::Worker(Notice::Ready) => ready = true,
+                MountEvent::Worker(Notice::Failed(why)) => {
                     return Err(MountCommandError::Server(why));
                 }
                 MountEvent::WorkerEnded => {
@@ -231,7 +231,7 @@ impl MountSupervisor {
                     deadline = deadline.min(Instant::now() + WORKER_EXIT_TIMEOUT);
                 }
                 MountEvent::Signal(SIGTERM | SIGINT | SIGHUP)
-                | MountEvent::Worker(Message::Signalled(_))
+                | MountEvent::Worker(Notice::Signalled(_))
                 | MountEvent::Abandoned => return Err(MountCommandError::Interrupted),
                 MountEvent::Deadline if self.early_signal.is_some() => {
                     return Err(MountCommandError::Interrupted);
@@ -273,17 +273,17 @@ impl MountSupervisor {
 
     /// The worker's reason, if it reports one in time: closer to the cause than the kernel's error.
     fn exit_reason(&mut self) -> Option<MountCommandError> {
-        let _ = self.worker.channel.send(&Message::Stop);
+        let _ = self.worker.channel.send(&Order::Stop);
         let deadline = Instant::now() + WORKER_EXIT_TIMEOUT;
         loop {
             match self.next_event(None, Some(deadline)) {
-                MountEvent::Worker(Message::Failed(why)) => {
+                MountEvent::Worker(Notice::Failed(why)) => {
                     return Some(MountCommandError::Server(why));
                 }
                 // An earlier packet may still be queued.
                 MountEvent::WorkerEnded => {
                     return match self.worker.channel.receive() {
-                        Ok(Some(Message::Failed(why))) => Some(MountCommandError::Server(why)),
+                        Ok(Some(Notice::Failed(why))) => Some(MountCommandError::Server(why)),
                         _ => None,
                     };
                 }
@@ -322,12 +322,12 @@ impl MountSupervisor {
             return;
         };
         if let Some(process) = &self.auto_unmount {
-            process.send(&Message::Background);
+            process.send(&Order::Background);
         }
         let left = self.log.leave_the_terminal();
         // Only for the log file: success is silent.
         tracing::info!("{mounted}");
-        let _ = launcher.send(&Message::Ready);
+        let _ = launcher.send(&Notice::Ready);
         // It closes its end when the mount responds, and sends `Stop` if it does not.
         self.announced = true;
         if let Err(error) = left {
@@ -342,14 +342,14 @@ impl MountSupervisor {
         loop {
             match self.next_event(None, None) {
                 MountEvent::Signal(SIGUSR1) => {
-                    let _ = self.worker.channel.send(&Message::Statistics);
+                    let _ = self.worker.channel.send(&Order::Statistics);
                 }
-                MountEvent::Signal(SIGHUP) | MountEvent::Worker(Message::Signalled(SIGHUP))
+                MountEvent::Signal(SIGHUP) | MountEvent::Worker(Notice::Signalled(SIGHUP))
                     if !self.config.server.ends_on_hangup() =>
                 {
                     self.reload();
                 }
-                MountEvent::Signal(number) | MountEvent::Worker(Message::Signalled(number)) => {
+                MountEvent::Signal(number) | MountEvent::Worker(Notice::Signalled(number)) => {
                     return self.stop(number);
                 }
                 MountEvent::WorkerEnded => return self.on_worker_exit(),
@@ -369,7 +369,7 @@ impl MountSupervisor {
             return;
         };
         let policy = PolicyFiles::open(path, &self.config.serving);
-        match policy.and_then(|files| policy_for_worker(&files)) {
+        match policy.and_then(|files| files.for_worker()) {
             Ok(policy) => self.worker.tell(&policy),
             Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
@@ -386,17 +386,13 @@ pub(crate) fn begin(server: &ServerConfig) -> Result<(Log, SignalFd), StartupErr
     Ok((log, signals.map_err(system("receive signals"))?))
 }
 
-fn policy_for_worker(files: &PolicyFiles) -> Result<Message, StartupError> {
-    files.for_worker().map_err(system("start the audit log"))
-}
-
 /// Starts the worker of a mount. `sources` are as for [`run`]; `listener` is that of the control socket.
 pub(crate) fn start_worker(
     config: &MountConfig,
     device: &OwnedFd,
     sources: Vec<OwnedFd>,
     listener: Option<OwnedFd>,
-    policy: Option<Message>,
+    policy: Option<Order>,
 ) -> Result<Process, StartupError> {
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
@@ -405,9 +401,9 @@ pub(crate) fn start_worker(
     let all = [device].into_iter().chain(sources).collect();
     let given = [
         policy,
-        listener.map(|listener| Message::Control(vec![listener])),
-        Some(Message::CallerQueries(vec![about])),
-        Some(Message::Serve(Box::new(config.clone()), all)),
+        listener.map(|listener| Order::Control(vec![listener])),
+        Some(Order::CallerQueries(vec![about])),
+        Some(Order::Serve(Box::new(config.clone()), all)),
     ];
     for message in given.iter().flatten() {
         let said = worker.channel.send(message);

@@ -27,34 +27,20 @@ const DESCRIPTORS_LOOKED_AT: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnmountError {
-    #[error("cannot use the mount point {path}: {source}")]
-    MountPoint { path: PathBuf, source: io::Error },
     #[error("{0} is not mounted")]
     NotMounted(PathBuf),
-    #[error("{path} is a mount of type {kind}, not of thrufs: use `{tool} {path}`")]
-    NotThrufs {
-        path: PathBuf,
-        kind: String,
-        tool: &'static str,
-    },
+    #[error("{0} is a mount of type {1}, not of thrufs: use `{2} {0}`")]
+    NotThrufs(PathBuf, String, &'static str),
     #[error("{0} is in use: list its users with `fuser -vm {0}`, or unmount with --lazy")]
     InUse(PathBuf),
-    #[error("{path} is unmounted, but its server has not ended within {seconds} s (process {pid})",
-        seconds = .waited.as_secs())]
-    StillRunning {
-        path: PathBuf,
-        pid: i32,
-        waited: Duration,
-    },
+    #[error("{0} is unmounted, but its server has not ended within {seconds} s (process {1})",
+        seconds = SERVER_TIMEOUT.as_secs())]
+    StillRunning(PathBuf, i32),
     #[error(
-        "{path} is unmounted here, but still mounted in another mount namespace: its server runs until \
-         process {pid} ({name}) ends or unmounts it"
+        "{0} is unmounted here, but still mounted in another mount namespace: its server runs until \
+         process {1} ({2}) ends or unmounts it"
     )]
-    MountedElsewhere {
-        path: PathBuf,
-        pid: i32,
-        name: String,
-    },
+    MountedElsewhere(PathBuf, i32, String),
     #[error(transparent)]
     Mount(#[from] MountError),
     #[error(transparent)]
@@ -101,16 +87,11 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
     };
     let servers = servers_of(mount.device);
     if mount.kind != "fuse.thrufs" && servers.is_empty() {
-        let tool = if mount.kind.starts_with("fuse") {
-            "fusermount3 -u"
-        } else {
-            "umount"
+        let tool = match mount.kind.starts_with("fuse") {
+            true => "fusermount3 -u",
+            false => "umount",
         };
-        return Err(UnmountError::NotThrufs {
-            path,
-            kind: mount.kind.clone(),
-            tool,
-        });
+        return Err(UnmountError::NotThrufs(path, mount.kind.clone(), tool));
     }
     match unmount_path(&path, mount.id, lazy) {
         // A dead mount is of no use to its users.
@@ -129,15 +110,14 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
 
 /// The path as in the mount table. The mount point itself is not accessed: its server may be dead.
 fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
-    let wrong = |source| UnmountError::MountPoint {
-        path: path.into(),
-        source,
-    };
-    let absolute = std::path::absolute(path).map_err(wrong)?;
+    let wrong = mounting::unusable(path);
+    let absolute = std::path::absolute(path).map_err(&wrong)?;
     let real = |path: &Path| lookup::path_of(lookup::open(path, OFlags::PATH, Mode::empty())?);
     match (real(&absolute), absolute.parent(), absolute.file_name()) {
         (Ok(real), ..) => Ok(real),
-        (Err(error), ..) if error.kind() == io::ErrorKind::PermissionDenied => Err(wrong(error)),
+        (Err(error), ..) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(wrong(error).into())
+        }
         (Err(_), Some(parent), Some(name)) => Ok(real(parent).map_err(wrong)?.join(name)),
         (Err(_), ..) => Ok(absolute),
     }
@@ -161,25 +141,18 @@ fn wait_for(
 ) -> Result<(), UnmountError> {
     let start = Instant::now();
     for server in servers {
-        let has_ended_by = |deadline| {
-            let [ended] = waiting::readable([Some(server.descriptor.as_fd())], Some(deadline));
-            ended
-        };
+        let has_ended_by =
+            |deadline| waiting::readable([Some(server.descriptor.as_fd())], Some(deadline))[0];
         if has_ended_by(start + OTHERS_AFTER) {
             continue;
         }
         // A namespace created while it was mounted has its own mount of it.
         let is_server = |pid| servers.iter().any(|server| server.pid == pid);
         if let Some((pid, name)) = mount_table::process_that_sees(device, is_server) {
-            let path = path.into();
-            return Err(UnmountError::MountedElsewhere { path, pid, name });
+            return Err(UnmountError::MountedElsewhere(path.into(), pid, name));
         }
         if !has_ended_by(start + SERVER_TIMEOUT) {
-            return Err(UnmountError::StillRunning {
-                path: path.into(),
-                pid: server.pid,
-                waited: SERVER_TIMEOUT,
-            });
+            return Err(UnmountError::StillRunning(path.into(), server.pid));
         }
     }
     Ok(())
@@ -188,26 +161,18 @@ fn wait_for(
 /// Supervisor and worker of this FUSE connection. Those of other users are not visible, nor any on
 /// kernels before 6.11, whose fdinfo lacks the connection.
 fn servers_of(device: DeviceNumber) -> Vec<ServerProcess> {
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return Vec::new();
+    let server = |(pid, path): (i32, PathBuf)| {
+        let name = fs::read_to_string(path.join("comm")).ok()?;
+        // Opened before it is checked: the process id could be reused in between.
+        let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        let ours = name.starts_with("thrufs") && holds(&path, device.minor);
+        ours.then_some(ServerProcess { pid, descriptor })
     };
-    processes
-        .filter_map(|process| {
-            let process = process.ok()?;
-            let pid: i32 = process.file_name().to_str()?.parse().ok()?;
-            let name = fs::read_to_string(process.path().join("comm")).ok()?;
-            // Opened before it is checked: the process id could be reused in between.
-            let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-            let ours = name.starts_with("thrufs") && holds(&process.path(), device.minor);
-            ours.then_some(ServerProcess { pid, descriptor })
-        })
-        .collect()
+    mount_table::processes().filter_map(server).collect()
 }
 
 fn holds(process: &Path, connection: u32) -> bool {
-    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
-        return false;
-    };
+    let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten();
     // Any user's process may have this name. What is said of other descriptors is as long as they like.
     let is_device = |path: PathBuf| {
         fs::read_link(path).is_ok_and(|to| to.file_name().is_some_and(|name| name == "fuse"))
@@ -218,11 +183,6 @@ fn holds(process: &Path, connection: u32) -> bool {
     let mut devices = descriptors.filter(|descriptor| is_device(descriptor.path()));
     devices.any(|descriptor| {
         let about = process.join("fdinfo").join(descriptor.file_name());
-        fs::read_to_string(about).is_ok_and(|text| {
-            text.lines().any(|line| {
-                let number = line.strip_prefix("fuse_connection:").map(str::trim);
-                number.and_then(|number| number.parse().ok()) == Some(connection)
-            })
-        })
+        mount_table::field(about, "fuse_connection:") == Some(connection)
     })
 }

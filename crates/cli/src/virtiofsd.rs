@@ -66,8 +66,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, VirtiofsdError> 
         let features = FEATURES
             .map(|feature| format!("    \"{feature}\""))
             .join(",\n");
-        let text = format!("{{\n  \"type\": \"fs\",\n  \"features\": [\n{features}\n  ]\n}}\n");
-        print(text);
+        print(format!(
+            "{{\n  \"type\": \"fs\",\n  \"features\": [\n{features}\n  ]\n}}\n"
+        ));
         return Ok(ExitCode::SUCCESS);
     }
     launch::serve(share_arguments(&matches)?)?;

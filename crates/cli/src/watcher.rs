@@ -1,7 +1,7 @@
 //! Common to the workers of mounts and shares: the setup messages, and the thread that waits for signals
 //! and the supervisor.
 
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToParent};
 use crate::confinement::Duty;
 use crate::control::answer::Subject;
 use crate::control::connection::Answer;
@@ -25,17 +25,17 @@ pub(crate) struct WorkerSetup {
 }
 
 /// Receives until the message that says what to serve.
-pub(crate) fn receive_setup(supervisor: &Channel) -> Option<(WorkerSetup, Message)> {
+pub(crate) fn receive_setup(supervisor: &ToParent) -> Option<(WorkerSetup, Order)> {
     let mut setup = WorkerSetup::default();
     loop {
         match supervisor.receive() {
-            Ok(Some(Message::Control(mut socket))) => setup.control = socket.pop(),
-            Ok(Some(Message::CallerQueries(mut socket))) => setup.callers = socket.pop(),
-            Ok(Some(Message::Policy(files))) => setup.policy = PolicyFiles::received(files),
+            Ok(Some(Order::Control(mut socket))) => setup.control = socket.pop(),
+            Ok(Some(Order::CallerQueries(mut socket))) => setup.callers = socket.pop(),
+            Ok(Some(Order::Policy(files))) => setup.policy = PolicyFiles::received(files),
             Ok(Some(message)) => return Some((setup, message)),
             Ok(None) => return None,
             Err(error) => {
-                let _ = supervisor.send(&Message::Failed(error.to_string()));
+                let _ = supervisor.send(&Notice::Failed(error.to_string()));
                 return None;
             }
         }
@@ -54,14 +54,14 @@ pub(crate) trait Watched: Send + 'static {
     const ANSWER_QUERIES: fn(OwnedFd, &mut Answer<'_>);
 
     /// Handles a message of the supervisor.
-    fn on_message(&mut self, message: Message);
+    fn on_message(&mut self, message: Order);
 
     /// The supervisor has died, so this process must end itself.
     fn on_orphaned(&mut self);
 }
 
 pub(crate) struct Watcher<T> {
-    pub(crate) supervisor: Arc<Channel>,
+    pub(crate) supervisor: Arc<ToParent>,
     pub(crate) signals: SignalFd,
     pub(crate) subject: Arc<Subject>,
     /// The path of the policy, and the known accounts.
@@ -74,7 +74,7 @@ impl<T: Watched> Watcher<T> {
     pub(crate) fn start(mut self, confine: impl FnOnce() + Send + 'static) -> io::Result<()> {
         task::start_thread("thrufs-watcher", move || {
             if let Ok(thread) = process::this_thread() {
-                let _ = self.supervisor.send(&Message::Watching(vec![thread]));
+                let _ = self.supervisor.send(&Notice::Watching(vec![thread]));
             }
             confine();
             while self.watch() {}
@@ -91,15 +91,15 @@ impl<T: Watched> Watcher<T> {
                 SIGUSR1 => self.print_statistics(),
                 // The supervisor decides. If it has died, the next event shows it.
                 number if T::PASSED_ON.contains(&number) => {
-                    let _ = self.supervisor.send(&Message::Signalled(number));
+                    let _ = self.supervisor.send(&Notice::Signalled(number));
                 }
                 _ => {}
             }
         }
         if message {
             match self.supervisor.receive() {
-                Ok(Some(Message::Statistics)) => self.print_statistics(),
-                Ok(Some(Message::Policy(files))) => {
+                Ok(Some(Order::Statistics)) => self.print_statistics(),
+                Ok(Some(Order::Policy(files))) => {
                     if let Some(files) = PolicyFiles::received(files) {
                         self.replace_policy(files);
                     }

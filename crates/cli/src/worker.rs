@@ -5,7 +5,7 @@
 //! its threads wait for: the mount is dead, and stays.
 
 use crate::callers::Callers;
-use crate::channel::Message;
+use crate::channel::{Notice, Order};
 use crate::config::MountConfig;
 use crate::confinement::{self, Duty, Inherited, Outcome, Serving};
 use crate::control::answer::{Served, Subject};
@@ -26,7 +26,7 @@ use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM};
 /// The process (see [`Role::Worker`](crate::process::Role::Worker)).
 pub(crate) fn main() -> ExitCode {
     confinement::run(|inherited, message| {
-        let Message::Serve(config, descriptors) = message else {
+        let Order::Serve(config, descriptors) = message else {
             return Err("started without a mount".into());
         };
         serve(inherited, *config, descriptors).inspect_err(|error| tracing::error!("{error}"))
@@ -79,7 +79,7 @@ fn answer_requests(serving: Serving<Session<HostDir>>) -> Outcome {
         Err(SessionError::Ended) => return Ok(()),
         Err(error) => return Err(error.into()),
     }
-    serving.supervisor.send(&Message::Ready)?;
+    serving.supervisor.send(&Notice::Ready)?;
     let end = serving.server.run();
     tracing::debug!(?end, "the session has ended");
     end.map(drop).map_err(Into::into)
@@ -97,10 +97,10 @@ impl Watched for MountWatch {
     const DUTIES: [Duty; 2] = [Duty::Serving, Duty::Watching];
     const ANSWER_QUERIES: fn(OwnedFd, &mut Answer<'_>) = answer_all;
 
-    fn on_message(&mut self, message: Message) {
+    fn on_message(&mut self, message: Order) {
         match message {
-            Message::Stop => self.handle.shutdown(),
-            Message::Mounted(mut abort) => self.abort = abort.pop(),
+            Order::Stop => self.handle.shutdown(),
+            Order::Mounted(mut abort) => self.abort = abort.pop(),
             other => tracing::debug!(?other, "unexpected message to the worker"),
         }
     }

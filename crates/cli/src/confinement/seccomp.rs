@@ -25,27 +25,20 @@ use std::ffi::{c_int, c_long};
 use thrufs_hostdir::FileHandles;
 use thrufs_sys::{fuse_dev, ioctl};
 
+/// The C library's constants of these names.
+macro_rules! calls {
+    ($($(#[$attribute:meta])? $name:ident)*) => {
+        &[$($(#[$attribute])? libc::$name),*]
+    };
+}
+
 /// Allowed fcntl(2) commands: duplication, range locks, leases, pipe sizes, memfd seals. Neither F_SETOWN
 /// nor F_SETSIG: the kernel sends these signals, to any process, with the credentials of the process that
 /// set the owner. (F_SETLEASE makes the caller the owner.)
-const FCNTL: &[c_int] = &[
-    libc::F_DUPFD,
-    libc::F_DUPFD_CLOEXEC,
-    libc::F_GETFD,
-    libc::F_SETFD,
-    libc::F_GETFL,
-    libc::F_GETLK,
-    libc::F_SETLK,
-    libc::F_SETLKW,
-    libc::F_OFD_GETLK,
-    libc::F_OFD_SETLK,
-    libc::F_OFD_SETLKW,
-    libc::F_SETLEASE,
-    libc::F_GETPIPE_SZ,
-    libc::F_SETPIPE_SZ,
-    libc::F_ADD_SEALS,
-    libc::F_GET_SEALS,
-];
+const FCNTL: &[c_int] = calls! {
+    F_DUPFD F_DUPFD_CLOEXEC F_GETFD F_SETFD F_GETFL F_GETLK F_SETLK F_SETLKW F_OFD_GETLK F_OFD_SETLK
+    F_OFD_SETLKW F_SETLEASE F_GETPIPE_SZ F_SETPIPE_SZ F_ADD_SEALS F_GET_SEALS
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
@@ -59,223 +52,83 @@ pub(crate) enum Duty {
 
 /// For every thread, with any arguments. Includes calls of older C libraries and kernels, so that the
 /// filter does not depend on them.
-const ALLOWED: &[(&str, &[c_long])] = &[
-    (
-        "requests and answers, contents of files",
-        &[
-            libc::SYS_read,
-            libc::SYS_write,
-            libc::SYS_readv,
-            libc::SYS_writev,
-            libc::SYS_pread64,
-            libc::SYS_pwrite64,
-            libc::SYS_preadv,
-            libc::SYS_pwritev,
-            libc::SYS_preadv2,
-            libc::SYS_pwritev2,
-            libc::SYS_lseek,
-            libc::SYS_copy_file_range,
-            libc::SYS_splice,
-            libc::SYS_pipe2,
-            CACHESTAT,
-            libc::SYS_fallocate,
-            libc::SYS_truncate,
-            libc::SYS_ftruncate,
-            libc::SYS_fsync,
-            libc::SYS_fdatasync,
-            libc::SYS_syncfs,
-            libc::SYS_flock,
-        ],
-    ),
-    (
-        "finding and opening",
-        &[
-            libc::SYS_openat,
-            libc::SYS_openat2,
-            libc::SYS_close,
-            libc::SYS_name_to_handle_at,
-            libc::SYS_getdents64,
-            libc::SYS_readlinkat,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_open,
-        ],
-    ),
-    (
-        "attributes",
-        &[
-            libc::SYS_statx,
-            libc::SYS_fstat,
-            libc::SYS_newfstatat,
-            libc::SYS_statfs,
-            libc::SYS_fstatfs,
-            libc::SYS_fchmod,
-            libc::SYS_fchmodat,
-            FCHMODAT2,
-            libc::SYS_fchownat,
-            libc::SYS_utimensat,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_stat,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_lstat,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_chmod,
-        ],
-    ),
-    (
-        "extended attributes",
-        &[
-            libc::SYS_getxattr,
-            libc::SYS_fgetxattr,
-            libc::SYS_setxattr,
-            libc::SYS_fsetxattr,
-            libc::SYS_listxattr,
-            libc::SYS_flistxattr,
-            libc::SYS_removexattr,
-            libc::SYS_fremovexattr,
-        ],
-    ),
-    (
-        "creating, renaming, removing",
-        &[
-            libc::SYS_mkdirat,
-            libc::SYS_mknodat,
-            libc::SYS_symlinkat,
-            libc::SYS_linkat,
-            libc::SYS_unlinkat,
-            libc::SYS_renameat,
-            libc::SYS_renameat2,
-        ],
-    ),
-    (
-        "credentials of one thread",
-        &[
-            libc::SYS_setfsuid,
-            libc::SYS_setfsgid,
-            libc::SYS_umask,
-            libc::SYS_capget,
-            libc::SYS_capset,
-            libc::SYS_getuid,
-            libc::SYS_geteuid,
-            libc::SYS_getgid,
-            libc::SYS_getegid,
-        ],
-    ),
-    (
-        "threads, their signals and their CPUs",
-        &[
-            libc::SYS_futex,
-            libc::SYS_getpid,
-            libc::SYS_gettid,
-            libc::SYS_rt_sigaction,
-            libc::SYS_rt_sigprocmask,
-            libc::SYS_rt_sigreturn,
-            libc::SYS_sigaltstack,
-            libc::SYS_rseq,
-            libc::SYS_set_robust_list,
-            // Usually by the vDSO, but for the first call of a thread.
-            libc::SYS_getcpu,
-            libc::SYS_sched_getaffinity,
-            libc::SYS_sched_setaffinity,
-            libc::SYS_sched_yield,
-            // A reader paired with its caller changes its scheduling class. The class is in memory, which
-            // a filter cannot read.
-            libc::SYS_sched_getattr,
-            libc::SYS_sched_setattr,
-            // Seeds of hash maps.
-            libc::SYS_getrandom,
-        ],
-    ),
-    (
-        "memory",
-        &[
-            libc::SYS_brk,
-            libc::SYS_munmap,
-            libc::SYS_mremap,
-            libc::SYS_madvise,
-        ],
-    ),
-    (
-        "waiting and time",
-        &[
-            libc::SYS_ppoll,
-            libc::SYS_clock_gettime,
-            libc::SYS_clock_getres,
-            libc::SYS_clock_nanosleep,
-            libc::SYS_nanosleep,
-            libc::SYS_gettimeofday,
-            // How the kernel resumes a wait after a stop.
-            libc::SYS_restart_syscall,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll,
-        ],
-    ),
-    ("the channel to the supervisor", &[libc::SYS_sendmsg]),
-    ("ends", &[libc::SYS_exit, libc::SYS_exit_group]),
-    (
-        // Operations of a ring bypass the filter. Rings are created before it is installed, restricted to
-        // what the transport needs.
-        "rings",
-        &[libc::SYS_io_uring_enter],
-    ),
-];
+const ALLOWED: &[c_long] = calls! {
+    // Requests and answers, contents of files.
+    SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev
+    SYS_preadv2 SYS_pwritev2 SYS_lseek SYS_copy_file_range SYS_splice SYS_pipe2
+    SYS_fallocate SYS_truncate SYS_ftruncate SYS_fsync SYS_fdatasync SYS_syncfs SYS_flock
+    // Finding and opening.
+    SYS_openat SYS_openat2 SYS_close SYS_name_to_handle_at SYS_getdents64 SYS_readlinkat
+    #[cfg(target_arch = "x86_64")] SYS_open
+    // Attributes.
+    SYS_statx SYS_fstat SYS_newfstatat SYS_statfs SYS_fstatfs SYS_fchmod SYS_fchmodat SYS_fchownat
+    SYS_utimensat
+    #[cfg(target_arch = "x86_64")] SYS_stat
+    #[cfg(target_arch = "x86_64")] SYS_lstat
+    #[cfg(target_arch = "x86_64")] SYS_chmod
+    // Extended attributes.
+    SYS_getxattr SYS_fgetxattr SYS_setxattr SYS_fsetxattr SYS_listxattr SYS_flistxattr
+    SYS_removexattr SYS_fremovexattr
+    // Creating, renaming, removing.
+    SYS_mkdirat SYS_mknodat SYS_symlinkat SYS_linkat SYS_unlinkat SYS_renameat SYS_renameat2
+    // Credentials of one thread.
+    SYS_setfsuid SYS_setfsgid SYS_umask SYS_capget SYS_capset SYS_getuid SYS_geteuid SYS_getgid
+    SYS_getegid
+    // Threads, their signals and their CPUs.
+    SYS_futex SYS_getpid SYS_gettid SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn
+    SYS_sigaltstack SYS_rseq SYS_set_robust_list
+    // getcpu: usually by the vDSO, but for the first call of a thread.
+    SYS_getcpu SYS_sched_getaffinity SYS_sched_setaffinity SYS_sched_yield
+    // A reader paired with its caller changes its scheduling class. The class is in memory, which a
+    // filter cannot read.
+    SYS_sched_getattr SYS_sched_setattr
+    // Seeds of hash maps.
+    SYS_getrandom
+    // Memory.
+    SYS_brk SYS_munmap SYS_mremap SYS_madvise
+    // Waiting and time; restart_syscall is how the kernel resumes a wait after a stop.
+    SYS_ppoll SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday
+    SYS_restart_syscall
+    #[cfg(target_arch = "x86_64")] SYS_poll
+    // The channel to the supervisor.
+    SYS_sendmsg
+    // Ends.
+    SYS_exit SYS_exit_group
+    // Operations of a ring bypass the filter. Rings are created before it is installed, restricted to
+    // what the transport needs.
+    SYS_io_uring_enter
+};
 
-/// In addition, for the threads that serve a mount.
-const SERVING: &[(&str, &[c_long])] = &[(
-    "changes beneath",
-    &[libc::SYS_fanotify_init, libc::SYS_fanotify_mark],
-)];
+/// Of [`ALLOWED`] too: cachestat(2) and fchmodat2(2), which libc lacks for some architectures. The same numbers
+/// on all that this crate supports.
+const NEWER: &[c_long] = &[451, 452];
+
+/// In addition, for the threads that serve a mount: changes beneath.
+const SERVING: &[c_long] = calls! { SYS_fanotify_init SYS_fanotify_mark };
 
 /// In addition, for the thread of the control socket. No socket(2) and no connect(2): it only accepts.
-const CONTROLLING: &[(&str, &[c_long])] = &[(
-    "clients of the control socket",
-    &[libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_getsockopt],
-)];
+const CONTROLLING: &[c_long] = calls! { SYS_accept4 SYS_recvfrom SYS_getsockopt };
 
 /// In addition, for a share's threads. No socket(2): the connection comes from the supervisor.
-const SHARING: &[(&str, &[c_long])] = &[
-    (
-        "the front end and the supervisor",
-        &[
-            libc::SYS_recvmsg,
-            libc::SYS_recvfrom,
-            libc::SYS_shutdown,
-            libc::SYS_getsockopt,
-        ],
-    ),
-    (
-        "the calls of its queues, and memory for those in flight",
-        &[
-            libc::SYS_eventfd2,
-            libc::SYS_epoll_create1,
-            libc::SYS_epoll_ctl,
-            libc::SYS_epoll_pwait,
-            libc::SYS_epoll_pwait2,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_epoll_wait,
-            libc::SYS_memfd_create,
-        ],
-    ),
-];
+const SHARING: &[c_long] = calls! {
+    // The front end and the supervisor.
+    SYS_recvmsg SYS_recvfrom SYS_shutdown SYS_getsockopt
+    // The calls of its queues, and memory for those in flight.
+    SYS_eventfd2 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_memfd_create
+    #[cfg(target_arch = "x86_64")] SYS_epoll_wait
+};
 
-/// In addition, for the watcher.
-const WATCHING: &[(&str, &[c_long])] = &[("the channel to the supervisor", &[libc::SYS_recvmsg])];
+/// In addition, for the watcher: the channel to the supervisor.
+const WATCHING: &[c_long] = calls! { SYS_recvmsg };
 
 /// `asm-generic/ioctls.h`
 const FIONBIO: u32 = 0x5421;
 
-// Missing in libc for some architectures; the same number on all that this crate supports.
-const CACHESTAT: c_long = 451;
-const FCHMODAT2: c_long = 452;
-
 fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendError> {
     const THREAD: i32 = libc::CLONE_VM | libc::CLONE_THREAD;
-    const NAMESPACES: i32 = libc::CLONE_NEWCGROUP
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWNET
-        | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWUSER
-        | libc::CLONE_NEWUTS;
+    const NAMESPACES: &[i32] = calls! {
+        CLONE_NEWCGROUP CLONE_NEWIPC CLONE_NEWNET CLONE_NEWNS CLONE_NEWPID CLONE_NEWUSER CLONE_NEWUTS
+    };
     const EXECUTABLE: u32 = libc::PROT_EXEC.cast_unsigned();
     let of_device = [
         fuse_dev::CLONE,
@@ -285,38 +138,20 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
     let of_files = ioctl::COMMANDS.map(|(command, _)| command);
     let commands = [&of_device[..], &of_files].concat();
     let own = getpid().as_raw_nonzero().get().cast_unsigned();
+    let of_clone = NAMESPACES.iter().fold(THREAD, |all, one| all | one);
+    let of_prctl = [libc::PR_SET_NAME, libc::PR_GET_SECUREBITS].map(i32::cast_unsigned);
+    let own_umask = [libc::CLONE_FS.cast_unsigned()];
+    let enable_ring = [thrufs_sys::fuse_ring::ENABLE];
+    let of_clone = bits(0, of_clone.cast_unsigned(), THREAD.cast_unsigned())?;
     Ok(vec![
-        (
-            libc::SYS_clone,
-            bits(
-                0,
-                (THREAD | NAMESPACES).cast_unsigned(),
-                THREAD.cast_unsigned(),
-            )?,
-        ),
-        // For a thread's own umask.
-        (
-            libc::SYS_unshare,
-            one_of(0, &[libc::CLONE_FS.cast_unsigned()])?,
-        ),
-        (
-            libc::SYS_prctl,
-            one_of(
-                0,
-                &[
-                    libc::PR_SET_NAME.cast_unsigned(),
-                    libc::PR_GET_SECUREBITS.cast_unsigned(),
-                ],
-            )?,
-        ),
+        (libc::SYS_clone, of_clone),
+        (libc::SYS_unshare, one_of(0, &own_umask)?),
+        (libc::SYS_prctl, one_of(0, &of_prctl)?),
         // No new executable mappings.
         (libc::SYS_mmap, bits(2, EXECUTABLE, 0)?),
         (libc::SYS_mprotect, bits(2, EXECUTABLE, 0)?),
         // IORING_REGISTER_ENABLE_RINGS binds a ring to its thread.
-        (
-            libc::SYS_io_uring_register,
-            one_of(1, &[thrufs_sys::fuse_ring::ENABLE])?,
-        ),
+        (libc::SYS_io_uring_register, one_of(1, &enable_ring)?),
         (libc::SYS_fcntl, fcntl()?),
         // Starting a thread reads a limit.
         (libc::SYS_prlimit64, null(2)?),
@@ -328,10 +163,7 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
 
 /// [`FCNTL`], and F_SETFL without O_ASYNC, which would send signals.
 fn fcntl() -> Result<Vec<SeccompRule>, BackendError> {
-    let commands: Vec<u32> = FCNTL
-        .iter()
-        .map(|command| command.cast_unsigned())
-        .collect();
+    let commands: Vec<u32> = FCNTL.iter().map(|it| it.cast_unsigned()).collect();
     let mut rules = one_of(1, &commands)?;
     let asynchronous = SeccompCmpOp::MaskedEq(u64::from(libc::O_ASYNC.cast_unsigned()));
     let sets_flags = SeccompCmpOp::Eq;
@@ -384,11 +216,9 @@ fn list(
         Duty::Watching => WATCHING,
         Duty::Sharing => SHARING,
     };
-    let groups = ALLOWED.iter().chain(own);
-    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = groups
-        .flat_map(|(_purpose, calls)| *calls)
-        .map(|call| (*call, Vec::new()))
-        .collect();
+    let calls = ALLOWED.iter().chain(NEWER).chain(own);
+    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
+        calls.map(|call| (*call, Vec::new())).collect();
     rules.extend(allowed_with_conditions()?);
     if duty == Duty::Controlling {
         // Without an address: only connected sockets.

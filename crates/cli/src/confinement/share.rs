@@ -18,22 +18,21 @@
 //! The mounts of that namespace follow those of the host: later mounts on the source are seen, with their
 //! own flags. The initial ones are nodev; with chroot alone, device nodes can be opened.
 
-use super::{Failure, drop_privileges, failed_to, is_root, raise_descriptor_limit};
-use crate::channel::{Channel, Message};
+use super::{Failure, clone_tree, drop_privileges, enter_as_root, failed_to, is_root};
+use super::{raise_descriptor_limit, set_attributes};
+use crate::channel::{Notice, Order, ToParent};
 use crate::config::{Sandbox, ShareConfig};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    mount_change, move_mount, open_tree, unmount,
+    MountAttrFlags, MountPropagationFlags, MoveMountFlags, mount_change, move_mount,
 };
-use rustix::process::{Resource, Rlimit, chroot, fchdir, getrlimit, pivot_root, setrlimit};
+use rustix::process::{Resource, Rlimit, chroot, fchdir, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 use std::os::fd::OwnedFd;
 use thrufs_hostdir::IdMap;
 use thrufs_sys::cred;
-use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
 use thrufs_sys::proc_fd::{self, Links};
 
 /// Needed only for changes.
@@ -67,7 +66,7 @@ pub(crate) enum ShareConfinementError {
 pub(super) fn confine_worker(
     source: OwnedFd,
     config: &ShareConfig,
-    supervisor: &Channel,
+    supervisor: &ToParent,
 ) -> Result<OwnedFd, ShareConfinementError> {
     match config.descriptor_limit {
         None => raise_descriptor_limit(),
@@ -101,7 +100,7 @@ fn limit_descriptors(wanted: u64) -> Result<(), ShareConfinementError> {
 fn enter(
     source: OwnedFd,
     config: &ShareConfig,
-    supervisor: &Channel,
+    supervisor: &ToParent,
 ) -> Result<OwnedFd, ShareConfinementError> {
     let into_namespace = |source: &OwnedFd| {
         if !is_root() {
@@ -140,7 +139,7 @@ fn enter(
 
 /// Within it, this process has all capabilities. Unless more are requested, one user and one group are
 /// mapped.
-fn into_user_namespace(config: &ShareConfig, supervisor: &Channel) -> Result<(), Failure> {
+fn into_user_namespace(config: &ShareConfig, supervisor: &ToParent) -> Result<(), Failure> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
@@ -153,11 +152,10 @@ fn into_user_namespace(config: &ShareConfig, supervisor: &Channel) -> Result<(),
 }
 
 /// Requests it from the supervisor.
-fn map_ids(supervisor: &Channel) -> io::Result<()> {
-    supervisor.send(&Message::MapIds)?;
+fn map_ids(supervisor: &ToParent) -> io::Result<()> {
+    supervisor.send(&Notice::MapIds)?;
     match supervisor.receive()? {
-        Some(Message::Ready) => Ok(()),
-        Some(Message::Failed(why)) => Err(io::Error::other(why)),
+        Some(Order::IdsMapped(mapped)) => mapped.map_err(io::Error::other),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
@@ -189,23 +187,19 @@ fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
     let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", follow).map_err(failed_to("set the propagation of its mounts"))?;
     let links = Links::detached().map_err(failed_to("clone the mount of /proc/self/fd"))?;
-    // rustix has no AT_RECURSIVE for open_tree(2).
-    let recursive = OpenTreeFlags::from_bits_retain(AT_RECURSIVE);
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
-    let tree = open_tree(CWD, ".", flags).map_err(failed_to("clone the mounts of the source"))?;
-    let whole = AT_EMPTY_PATH | AT_RECURSIVE;
-    let (set, clear) = (MountAttrFlags::MOUNT_ATTR_NODEV, MountAttrFlags::empty());
-    let same = MountPropagationFlags::empty();
+    let tree = clone_tree(CWD).map_err(failed_to("clone the mounts of the source"))?;
+    let (nodev, same) = (
+        MountAttrFlags::MOUNT_ATTR_NODEV,
+        MountPropagationFlags::empty(),
+    );
     // Device nodes that the worker creates are opened by the guests' kernels only.
-    if let Err(errno) = mount_setattr(&tree, c"", whole, set, clear, same) {
+    if let Err(errno) = set_attributes(&tree, nodev, same) {
         tracing::warn!("the worker can open device nodes: cannot set nodev on its mounts: {errno}");
     }
     let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(&tree, "", CWD, ".", empty).map_err(failed_to("mount the source on itself"))?;
     fchdir(&tree).map_err(failed_to("enter the cloned mount"))?;
-    // With the same path twice, the old root is stacked on the new one (pivot_root(2), NOTES).
-    pivot_root(".", ".").map_err(failed_to("pivot_root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(failed_to("unmount the old root"))?;
+    enter_as_root()?;
     let root = root().map_err(failed_to("open the new root"))?;
     links.work_in().map_err(failed_to("enter /proc/self/fd"))?;
     Ok(root)

@@ -13,7 +13,7 @@ use super::{
     Duty, PRIVATE_SOURCE, clone_mounts, drop_privileges, enter_private_tree, filter_system_calls,
     is_root, mount_table, needed, own_process, raise_descriptor_limit, share,
 };
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToParent};
 use crate::config::{FilterAction, MountConfig, ServerConfig, ShareConfig};
 use crate::control::answer::Subject;
 use crate::log;
@@ -37,7 +37,7 @@ use thrufs_virtio::DeviceError;
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 pub(crate) struct Inherited {
-    supervisor: Arc<Channel>,
+    supervisor: Arc<ToParent>,
     setup: WorkerSetup,
 }
 
@@ -50,13 +50,13 @@ pub(crate) struct Unprivileged {
 pub(crate) struct Confined(Worker);
 
 pub(crate) struct Serving<S> {
-    pub(crate) supervisor: Arc<Channel>,
+    pub(crate) supervisor: Arc<ToParent>,
     pub(crate) server: S,
     _clone: Option<OwnedFd>,
 }
 
 struct Worker {
-    supervisor: Arc<Channel>,
+    supervisor: Arc<ToParent>,
     signals: SignalFd,
     control: Option<OwnedFd>,
     /// The path of the policy, and the known accounts.
@@ -67,8 +67,8 @@ struct Worker {
 }
 
 /// Runs `serve` with the message that says what to serve, and reports its error to the supervisor.
-pub(crate) fn run(serve: impl FnOnce(Inherited, Message) -> Outcome) -> ExitCode {
-    let Ok(supervisor) = Channel::of_this_process().map(Arc::new) else {
+pub(crate) fn run(serve: impl FnOnce(Inherited, Order) -> Outcome) -> ExitCode {
+    let Ok(supervisor) = ToParent::of_this_process().map(Arc::new) else {
         return ExitCode::FAILURE;
     };
     let Some((setup, message)) = receive_setup(&supervisor) else {
@@ -84,9 +84,9 @@ pub(crate) fn run(serve: impl FnOnce(Inherited, Message) -> Outcome) -> ExitCode
     // Sent before the exit, which blocked threads may delay.
     let exit_reason = match (error.downcast_ref(), error.downcast_ref()) {
         (Some(SessionError::Stuck(threads)), _) | (_, Some(DeviceError::Stuck(threads))) => {
-            Message::Stuck(*threads)
+            Notice::Stuck(*threads)
         }
-        _ => Message::Failed(error.to_string()),
+        _ => Notice::Failed(error.to_string()),
     };
     let _ = supervisor.send(&exit_reason);
     ExitCode::FAILURE

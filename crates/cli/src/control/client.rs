@@ -7,7 +7,8 @@ use super::finding::Located;
 use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
 use super::query_error::QueryError;
 use super::socket::{directory_of, file_name, file_name_of_share};
-use crate::listening::{descriptor_path, is_socket};
+use crate::listening::is_socket;
+use crate::lookup::descriptor_path;
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -43,15 +44,9 @@ pub(crate) fn ask(
             Errno::NOENT | Errno::ACCESS if socket.is_none() && mount.kind != "fuse.thrufs" => {
                 not_on_thrufs(path, located)
             }
-            Errno::NOENT => QueryError::NoSocket {
-                mountpoint,
-                socket: socket_path,
-            },
-            Errno::ACCESS | Errno::PERM => QueryError::OtherUser { mountpoint, user },
-            Errno::CONNREFUSED => QueryError::NoServer {
-                mountpoint,
-                socket: socket_path,
-            },
+            Errno::NOENT => QueryError::NoSocket(mountpoint, socket_path),
+            Errno::ACCESS | Errno::PERM => QueryError::OtherUser(mountpoint, user),
+            Errno::CONNREFUSED => QueryError::NoServer(mountpoint, socket_path),
             other => QueryError::query(&mountpoint)(other),
         }
     })?;
@@ -108,11 +103,8 @@ fn exchange_with(path: &Path, stream: &UnixStream, command: &Command) -> Result<
             why: printable(&refusal.message),
         }),
         Err(why) => {
-            let why = format!("malformed reply: {why}");
-            Err(QueryError::query(path)(io::Error::new(
-                io::ErrorKind::InvalidData,
-                why,
-            )))
+            let malformed = io::Error::other(format!("malformed reply: {why}"));
+            Err(QueryError::query(path)(malformed))
         }
     }
 }
@@ -167,9 +159,8 @@ pub(crate) fn exchange(
     let slow = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock => {
             let seconds = timeout.as_secs();
-            io::Error::other(format!(
-                "no reply within {seconds} s: the source may not respond to the server"
-            ))
+            let why = "the source may not respond to the server";
+            io::Error::other(format!("no reply within {seconds} s: {why}"))
         }
         _ => error,
     };

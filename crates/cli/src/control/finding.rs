@@ -6,8 +6,8 @@
 //! meant.
 
 use super::query_error::QueryError;
-use crate::error::system;
-use crate::listening::descriptor_path;
+use crate::error::{system, system_at};
+use crate::lookup::descriptor_path;
 use crate::mount_table::{self, Mount};
 use crate::mounting::DeadMount;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -34,10 +34,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, QueryError> {
 fn failed(path: &Path, part: &Path) -> impl Fn(Errno) -> QueryError {
     move |errno| match errno {
         Errno::NOTCONN => DeadMount(part.into()).into(),
-        other => QueryError::Explained {
-            path: path.into(),
-            source: io::Error::from(other),
-        },
+        other => system_at("explain", path)(other).into(),
     }
 }
 
@@ -83,17 +80,14 @@ fn on_mount<'a>(
     mounts: &'a [Mount],
     descriptor: &OwnedFd,
 ) -> Result<(&'a Mount, PathBuf), QueryError> {
-    let wrong = |source| QueryError::Explained {
-        path: path.into(),
-        source,
-    };
+    let wrong = system_at("explain", path);
     // STATX_DONT_SYNC and an empty mask: the server may be dead, and a FUSE mount refuses requests of
     // users that it does not allow. The kernel itself fills the mount id.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::empty())
-        .map_err(|errno| wrong(errno.into()))?;
+        .map_err(|errno| wrong(io::Error::from(errno)))?;
     if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
-        return Err(wrong(io::ErrorKind::Unsupported.into()));
+        return Err(wrong(io::ErrorKind::Unsupported.into()).into());
     }
     let mount = mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
     let mount = mount.ok_or_else(|| QueryError::Detached(path.into()))?;

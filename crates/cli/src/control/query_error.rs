@@ -1,7 +1,7 @@
 //! Why a server cannot be queried.
 
 use super::socket::ControlSocketError;
-use crate::error::{CommandError, StartupError};
+use crate::error::{CommandError, StartupError, system_at};
 use crate::mounting::DeadMount;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,6 @@ use thrufs_hostdir::printable;
 pub(crate) enum QueryError {
     #[error(transparent)]
     Dead(#[from] DeadMount),
-    #[error("cannot explain {path}: {source}")]
-    Explained { path: PathBuf, source: io::Error },
     #[error("cannot explain {0}: its mount is detached, or in another mount namespace")]
     Detached(PathBuf),
     #[error("{path} is not on a thrufs mount, but on {mountpoint}, of type {kind}{hint}")]
@@ -23,13 +21,10 @@ pub(crate) enum QueryError {
         hint: &'static str,
     },
     #[error(
-        "the mount on {mountpoint} has no control socket at {socket}: it was mounted with control=none, \
+        "the mount on {0} has no control socket at {1}: it was mounted with control=none, \
          or with control=PATH (use --control PATH), or its log gives the reason"
     )]
-    NoSocket {
-        mountpoint: PathBuf,
-        socket: PathBuf,
-    },
+    NoSocket(PathBuf, PathBuf),
     #[error("there is no socket at {0}: name the socket of a share")]
     NotShare(PathBuf),
     #[error(
@@ -37,20 +32,13 @@ pub(crate) enum QueryError {
          control=PATH (use --control PATH), or it has ended"
     )]
     NoSocketOfShare(PathBuf),
+    #[error("only user {1}, the owner of the mount on {0}, and root may query its server")]
+    OtherUser(PathBuf, u32),
     #[error(
-        "only user {user}, the owner of the mount on {mountpoint}, and root may query its server"
-    )]
-    OtherUser { mountpoint: PathBuf, user: u32 },
-    #[error(
-        "no server listens at {socket}: the server of {mountpoint} has ended, or was started with \
+        "no server listens at {1}: the server of {0} has ended, or was started with \
          control=none and the socket is left from an earlier mount"
     )]
-    NoServer {
-        mountpoint: PathBuf,
-        socket: PathBuf,
-    },
-    #[error("cannot query the server of {path}: {source}")]
-    Query { path: PathBuf, source: io::Error },
+    NoServer(PathBuf, PathBuf),
     #[error("{path}: {why}")]
     Refused { path: PathBuf, why: String },
     #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
@@ -64,13 +52,11 @@ impl QueryError {
     pub(crate) fn query<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> QueryError {
         move |error| {
             let error = error.into();
-            QueryError::Query {
-                path: path.into(),
-                source: match error.raw_os_error() {
-                    Some(_) => error,
-                    None => io::Error::new(error.kind(), printable(&error.to_string())),
-                },
-            }
+            let error = match error.raw_os_error() {
+                Some(_) => error,
+                None => io::Error::new(error.kind(), printable(&error.to_string())),
+            };
+            system_at("query the server of", path)(error).into()
         }
     }
 }

@@ -8,7 +8,8 @@
 //! one user, and no other can write to it or lock it.
 
 use crate::config::ControlLocation;
-use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_left, is_socket, system};
+use crate::error::{StartupError, system_at};
+use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_left, is_socket};
 use crate::lookup;
 use crate::mount_table::DeviceNumber;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -30,6 +31,8 @@ pub(crate) enum ControlSocketError {
     NotPrivate { path: PathBuf, user: u32 },
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    System(#[from] StartupError),
 }
 
 pub(crate) fn file_name(device: DeviceNumber) -> String {
@@ -88,7 +91,7 @@ impl ControlSocket {
             }
         };
         let directory = lookup::open(&path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-            .map_err(system("open the directory", &path))?;
+            .map_err(system_at("open the directory", &path))?;
         must_be_private(&directory, &path, asked.is_some())?;
         if asked.is_none() {
             remove_leftovers(directory.as_fd(), &path);
@@ -135,7 +138,7 @@ fn make_directory(path: &Path, user: u32) -> Result<(), ControlSocketError> {
     let mode = if user == 0 { 0o711 } else { 0o700 };
     match rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(system("create the directory", path)(errno).into()),
+        Err(errno) => Err(system_at("create the directory", path)(errno).into()),
     }
 }
 
@@ -147,7 +150,7 @@ fn must_be_private(
     asked: bool,
 ) -> Result<(), ControlSocketError> {
     let user = rustix::process::geteuid().as_raw();
-    let stat = rustix::fs::fstat(directory).map_err(system("stat", path))?;
+    let stat = rustix::fs::fstat(directory).map_err(system_at("stat", path))?;
     let ours = stat.st_uid == user || (asked && stat.st_uid == 0);
     let sticky = asked && stat.st_mode & libc::S_ISVTX != 0;
     if ours && (stat.st_mode & 0o022 == 0 || sticky) {

@@ -2,12 +2,11 @@
 
 use super::finding::Finding;
 use super::kernel;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, Read};
-use std::os::fd::AsFd;
+use crate::task::Task;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The first with VHOST_USER_PROTOCOL_F_SHMEM.
 const OLDEST: (u32, u32) = (11, 1);
@@ -18,7 +17,7 @@ const FIXED: &str = "/usr/libexec/qemu-kvm";
 /// For a program on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-const LINE_BYTES_MAX: usize = 1024;
+const LINE_BYTES_MAX: u64 = 1024;
 
 pub(super) fn look() -> Finding {
     let Some(program) = qemu() else {
@@ -65,33 +64,19 @@ fn judge(program: &Path, line: io::Result<String>) -> Finding {
 
 /// The first line that a program prints, which is then ended.
 fn first_line(command: &mut Command, timeout: Duration) -> io::Result<String> {
-    let deadline = Instant::now() + timeout;
     let command = command.stdin(Stdio::null()).stderr(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let line = match child.stdout.take() {
-        Some(output) => read_line(output, deadline),
-        None => Err(io::ErrorKind::BrokenPipe.into()),
-    };
+    let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let reading = Task::start(move || {
+        let mut line = Vec::new();
+        let read = BufReader::new(output.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line);
+        read.map(|_| String::from_utf8_lossy(&line).into_owned())
+    });
+    let late = || Err(io::Error::other("it does not answer --version"));
+    let line = reading.and_then(|it| it.finish_within(timeout).unwrap_or_else(late));
     child.kill()?;
     child.wait()?;
     line
-}
-
-fn read_line(mut output: impl Read + AsFd, deadline: Instant) -> io::Result<String> {
-    let mut line = Vec::new();
-    while !line.contains(&b'\n') && line.len() < LINE_BYTES_MAX {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(io::Error::other)?;
-        if poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&left))? == 0 {
-            return Err(io::Error::other("it does not answer --version"));
-        }
-        let mut bytes = [0; 256];
-        match output.read(&mut bytes)? {
-            0 => break,
-            count => line.extend_from_slice(&bytes[..count]),
-        }
-    }
-    Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
 #[cfg(test)]
@@ -140,7 +125,7 @@ mod tests {
         let endless = line("exec yes", TIMEOUT).unwrap();
         assert!(endless.starts_with("y\n"), "{endless}");
         let zeroes = line("exec cat /dev/zero", TIMEOUT).unwrap();
-        assert!(zeroes.len() < 2 * LINE_BYTES_MAX);
+        assert!((zeroes.len() as u64) < 2 * LINE_BYTES_MAX);
         let silent = line("exec sleep 1000", Duration::from_millis(1));
         assert!(silent.unwrap_err().to_string().contains("does not answer"));
         let absent = first_line(&mut Command::new("/no/such/program"), TIMEOUT);

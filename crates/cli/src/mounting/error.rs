@@ -4,7 +4,6 @@ use super::DeadMount;
 use crate::control::socket::ControlSocketError;
 use crate::error::{CommandError, FAILURE, StartupError, USAGE};
 use crate::options::OptionError;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thrufs::MountError;
@@ -36,8 +35,6 @@ pub(crate) enum MountCommandError {
     Occupied(PathBuf),
     #[error(transparent)]
     Dead(#[from] DeadMount),
-    #[error("cannot use the mount point {path}: {source}")]
-    MountPoint { path: PathBuf, source: io::Error },
     #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
     Control(#[from] ControlSocketError),
     #[error(transparent)]

@@ -29,12 +29,8 @@ pub(crate) enum OptionError {
         value: String,
         problem: String,
     },
-    #[error("`{first}` contradicts `{second}`: {fix}")]
-    Contradiction {
-        first: String,
-        second: String,
-        fix: String,
-    },
+    #[error("`{0}` contradicts `{1}`: {2}")]
+    Contradiction(String, String, &'static str),
     #[error("option list {0:?} has a quote that is not closed")]
     OpenQuote(String),
     #[error("option {0:?} is not UTF-8 text")]

@@ -55,7 +55,7 @@ fn given<'s>(effective: &'s [Setting], name: &str) -> Option<&'s Setting> {
 fn check_queue_size(config: &ShareConfig, effective: &[Setting]) -> Result<(), OptionError> {
     match given(effective, "queue_size") {
         Some(size) if !config.queue_size_max.is_power_of_two() => {
-            Err(size.bad("it must be a power of two".to_owned()))
+            Err(size.bad("it must be a power of two"))
         }
         _ => Ok(()),
     }
@@ -70,18 +70,18 @@ fn check_window(config: &ShareConfig, effective: &[Setting]) -> Result<(), Optio
     let bytes = config.window_bytes;
     if let Some(window) = given(effective, "dax_window") {
         if bytes == 0 || !bytes.is_multiple_of(2 << 20) || bytes > FORCED_WINDOW_BYTES_MAX {
-            return Err(window.bad("it must be a multiple of 2M, 64G at most".to_owned()));
+            return Err(window.bad("it must be a multiple of 2M, 64G at most"));
         }
         if bytes > WINDOW_BYTES_MAX && given(effective, "dax_window_force").is_none() {
             let problem = "QEMU ends itself when a guest maps more than about 512M; for another machine \
                            monitor, use dax_window_force";
-            return Err(window.bad(problem.to_owned()));
+            return Err(window.bad(problem));
         }
         return Ok(());
     }
     let names = ["dax", "dax_min_size", "dax_window_force"];
     match names.iter().find_map(|name| given(effective, name)) {
-        Some(alone) => Err(alone.bad("it needs dax_window=SIZE".to_owned())),
+        Some(alone) => Err(alone.bad("it needs dax_window=SIZE")),
         None => Ok(()),
     }
 }
@@ -92,8 +92,7 @@ fn check_namespace(effective: &[Setting]) -> Result<(), OptionError> {
     let gids = given(effective, "namespace_gidmap");
     match uids.xor(gids) {
         Some(one) => {
-            let problem = "use both namespace_uidmap and namespace_gidmap, not one of them";
-            Err(one.bad(problem.to_owned()))
+            Err(one.bad("use both namespace_uidmap and namespace_gidmap, not one of them"))
         }
         None => Ok(()),
     }
@@ -107,13 +106,10 @@ fn check_handles(serving: &mut Config, effective: &[Setting]) -> Result<(), Opti
     match given(effective, "inode_file_handles") {
         None => serving.file_handles = FileHandles::Prefer,
         Some(never) if serving.file_handles == FileHandles::Never => {
-            return Err(OptionError::Contradiction {
-                first: "migration_mode=file-handles".to_owned(),
-                second: never.to_string(),
-                fix: "migration by file handles requires files to be held by handle here; use \
-                      inode_file_handles=prefer or migration_mode=find-paths"
-                    .to_owned(),
-            });
+            let mode = "migration_mode=file-handles".to_owned();
+            let fix = "migration by file handles requires files to be held by handle here; use \
+                       inode_file_handles=prefer or migration_mode=find-paths";
+            return Err(OptionError::Contradiction(mode, never.to_string(), fix));
         }
         Some(_) => {}
     }
@@ -154,11 +150,8 @@ fn contradiction(settings: &[Setting]) -> Option<OptionError> {
             let is_it = |other: &&Setting| other.option.name == *with || other.to_string() == *with;
             let other = settings.iter().find(is_it);
             if let Some(other) = other {
-                return Some(OptionError::Contradiction {
-                    first: setting.to_string(),
-                    second: other.to_string(),
-                    fix: (*fix).to_owned(),
-                });
+                let (first, second) = (setting.to_string(), other.to_string());
+                return Some(OptionError::Contradiction(first, second, fix));
             }
         }
     }

@@ -29,7 +29,7 @@ impl Group {
         Group::Mount,
     ];
 
-    pub(crate) fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Group::Device => "The device",
             Group::Access => "Permitted operations",
@@ -107,6 +107,27 @@ pub(crate) struct MountOption {
     pub(crate) long: &'static str,
 }
 
+/// Methods that set the field of their name.
+macro_rules! setters {
+    ($($field:ident: $kind:ty,)*) => {
+        impl MountOption {
+            $(pub(super) const fn $field(self, $field: $kind) -> MountOption {
+                MountOption { $field, ..self }
+            })*
+        }
+    };
+}
+
+setters! {
+    default: &'static str,
+    help: &'static str,
+    long: &'static str,
+    aliases: &'static [&'static str],
+    implies: &'static [&'static str],
+    conflicts: &'static [Conflict],
+    instead: &'static str,
+}
+
 impl MountOption {
     pub(crate) fn flag(&self) -> String {
         self.name.replace('_', "-")
@@ -154,34 +175,6 @@ impl MountOption {
             }
             None => self.name == name || self.aliases.contains(&name),
         }
-    }
-
-    pub(super) const fn default(self, default: &'static str) -> MountOption {
-        MountOption { default, ..self }
-    }
-
-    pub(super) const fn help(self, help: &'static str) -> MountOption {
-        MountOption { help, ..self }
-    }
-
-    pub(super) const fn long(self, long: &'static str) -> MountOption {
-        MountOption { long, ..self }
-    }
-
-    pub(super) const fn aliases(self, aliases: &'static [&'static str]) -> MountOption {
-        MountOption { aliases, ..self }
-    }
-
-    pub(super) const fn implies(self, implies: &'static [&'static str]) -> MountOption {
-        MountOption { implies, ..self }
-    }
-
-    pub(super) const fn conflicts(self, conflicts: &'static [Conflict]) -> MountOption {
-        MountOption { conflicts, ..self }
-    }
-
-    pub(super) const fn instead(self, instead: &'static str) -> MountOption {
-        MountOption { instead, ..self }
     }
 
     pub(super) const fn adds_up(self) -> MountOption {

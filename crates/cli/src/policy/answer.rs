@@ -18,16 +18,15 @@ pub(super) fn of(policy: &Policy, file: &HostFile, caller: &Caller<'_>) -> Strin
         Some(None) => " (content unreadable)".to_owned(),
         None => String::new(),
     };
-    let words = Words(policy);
     for (path, directory) in file.directories() {
         if let Visibility::Hidden(rule) = policy.visibility(&directory.subject(path)) {
-            let rule = words.rule(rule);
+            let rule = rule_of(policy, rule);
             let path = path.display();
             return format!("{content}: hidden with {path} by {rule}");
         }
     }
     let decision = policy.decide(&subject, caller);
-    let mut said = words.decision(&decision, is_file);
+    let mut said = decided(policy, &decision, is_file);
     if let (Some(redaction), Some(Some(content))) = (decision.file.redaction, found)
         && decision.deny.is_none()
         && content != ContentType::of(b"")
@@ -44,39 +43,31 @@ fn content(source: &dyn AttributeSource) -> Option<ContentType> {
     Some(ContentType::of(&head[..length]))
 }
 
-/// Formats decisions of this policy.
-struct Words<'a>(&'a Policy);
+fn rule_of(policy: &Policy, id: RuleId) -> String {
+    let rule = policy.rule(id).expect("the id is from this policy");
+    rule.to_string()
+}
 
-impl Words<'_> {
-    fn rule(&self, id: RuleId) -> String {
-        let rule = self.0.rule(id).expect("the id is from this policy");
-        rule.to_string()
+fn decided(policy: &Policy, decision: &Decision, is_file: bool) -> Vec<String> {
+    let mut said = policy.restrictions(decision);
+    if decision.hidden.is_some() || decision.deny.is_some() {
+        return said;
     }
-
-    fn decision(&self, decision: &Decision, is_file: bool) -> Vec<String> {
-        let mut said = self.0.restrictions(decision);
-        if decision.hidden.is_some() || decision.deny.is_some() {
-            return said;
-        }
-        if is_file {
-            said.push(self.path(&decision.file));
-        } else if said.is_empty() {
-            said.push("allowed".to_owned());
-        }
-        said
+    if is_file {
+        said.push(data_path(policy, &decision.file));
+    } else if said.is_empty() {
+        said.push("allowed".to_owned());
     }
+    said
+}
 
-    fn path(&self, file: &FilePath) -> String {
-        let mut text = match file.redaction {
-            Some(redaction) => {
-                format!("redact gps (or else {:?})", redaction.errno)
-            }
-            None => file.data.to_string(),
-        };
-        match file.rule {
-            Some(rule) => text.push_str(&format!(" by {}", self.rule(rule))),
-            None => text.push_str(" by default"),
-        }
-        text
+fn data_path(policy: &Policy, file: &FilePath) -> String {
+    let path = match file.redaction {
+        Some(redaction) => format!("redact gps (or else {:?})", redaction.errno),
+        None => file.data.to_string(),
+    };
+    match file.rule {
+        Some(rule) => format!("{path} by {}", rule_of(policy, rule)),
+        None => format!("{path} by default"),
     }
 }

@@ -1,7 +1,7 @@
 //! A file of the host, as the subject of a policy.
 
-use crate::listening::descriptor_path;
-use crate::lookup::{self, is_same};
+use crate::error::{StartupError, system_at};
+use crate::lookup::{self, descriptor_path, is_same};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -15,8 +15,8 @@ use thrufs_policy::{AttributeSource, Attributes, HEAD_BYTES, Subject};
 /// Why a policy decides nothing for a path.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SubjectError {
-    #[error("cannot stat {path}: {source}")]
-    Unlooked { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Unlooked(#[from] StartupError),
     #[error("{path} is not beneath {root}, the root of the policy's paths: set it with --root")]
     OutsideRoot { path: PathBuf, root: PathBuf },
 }
@@ -54,11 +54,8 @@ pub(super) struct Found {
 impl HostFile {
     /// `path` must be beneath `root`.
     pub(super) fn find(root: &Root, path: &Path) -> Result<HostFile, SubjectError> {
-        let unlooked = |source| SubjectError::Unlooked {
-            path: path.into(),
-            source,
-        };
-        let (real, file) = real(path).map_err(unlooked)?;
+        let unlooked = system_at("stat", path);
+        let (real, file) = real(path).map_err(&unlooked)?;
         let below = real
             .strip_prefix(&root.path)
             .map_err(|_| SubjectError::OutsideRoot {

@@ -10,20 +10,16 @@ mod index;
 mod operations;
 
 use super::user::Account;
-use crate::lookup;
+use crate::lookup::{self, LINKS_MAX, descriptor_path};
 use operations::Operations;
 use rustix::fs::{FileType, Mode, OFlags, fstat, lstat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
-use thrufs_policy::{Access, Policy, Subject, Unknown};
-
-/// As of the kernel (path_resolution(7)).
-const LINKS_MAX: u32 = 40;
+use thrufs_policy::{Access, Decision, Policy, Subject, Unknown};
 
 const FILE_BYTES_MAX: u64 = 1 << 24;
 /// Some million files.
@@ -39,58 +35,18 @@ const REPOSITORIES_MAX: usize = 2000;
 const VARIABLES_MAX: usize = 1 << 12;
 
 /// Variables of the environment that name programs of git's.
-const ENVIRONMENT: [&str; 11] = [
-    "EDITOR",
-    "GIT_ASKPASS",
-    "GIT_EDITOR",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_PAGER",
-    "GIT_PROXY_COMMAND",
-    "GIT_SEQUENCE_EDITOR",
-    "GIT_SSH",
-    "GIT_SSH_COMMAND",
-    "SSH_ASKPASS",
-    "VISUAL",
-];
+const ENVIRONMENT: &str = "\
+    EDITOR GIT_ASKPASS GIT_EDITOR GIT_EXTERNAL_DIFF GIT_PAGER GIT_PROXY_COMMAND GIT_SEQUENCE_EDITOR \
+    GIT_SSH GIT_SSH_COMMAND SSH_ASKPASS VISUAL";
 
 /// What the profile's rule `git` protects in a directory `.git`, but for its `worktrees`.
-const NAMES: [&str; 7] = [
-    "hooks",
-    "config",
-    "config.worktree",
-    "commondir",
-    "modules",
-    "remotes",
-    "branches",
-];
+const NAMES: &str = "\
+    hooks config config.worktree commondir modules remotes branches";
 
 /// The ends of the names of variables that name programs.
-const PROGRAMS: [&str; 24] = [
-    "askpass",
-    "browser",
-    "clean",
-    "cmd",
-    "command",
-    "driver",
-    "editor",
-    "external",
-    "filter",
-    "fsmonitor",
-    "helper",
-    "hook",
-    "httpd",
-    "pack",
-    "pager",
-    "path",
-    "process",
-    "program",
-    "proxy",
-    "smtpserver",
-    "smudge",
-    "textconv",
-    "tunnel",
-    "vcs",
-];
+const PROGRAMS: &str = "\
+    askpass browser clean cmd command driver editor external filter fsmonitor helper hook httpd pack \
+    pager path process program proxy smtpserver smudge textconv tunnel vcs";
 
 #[derive(Debug, Default)]
 pub(super) struct GitPlaces {
@@ -266,21 +222,15 @@ impl GitPlaces {
             {
                 self.stores.insert(inside.to_owned());
             }
-        }
-        for place in [&git, &common] {
-            for name in NAMES {
+            for name in NAMES.split(' ') {
                 self.reach(&place.join(name), scope);
             }
+            self.add_submodules(&place.join("modules"), scope);
+            let operations = Operations::in_directory(place);
+            self.operations.insert(place.clone(), operations);
         }
         self.add_hooks(&common.join("hooks"), scope);
         self.add_configuration(&git, &common, top, scope);
-        for place in [&git, &common] {
-            self.add_submodules(&place.join("modules"), scope);
-        }
-        for place in [&git, &common] {
-            self.operations
-                .insert(place.clone(), Operations::in_directory(place));
-        }
         self.add_index(&git.join("index"), top, scope);
         for directory in directories(&common.join("worktrees")) {
             self.reach(&directory.join("gitdir"), Scope::Other);
@@ -381,26 +331,17 @@ impl GitPlaces {
             return true;
         }
         let path = top.join(OsStr::from_bytes(&entry.path));
+        let file_type = match entry.is_link() {
+            true => FileType::Symlink,
+            false => FileType::RegularFile,
+        };
         let is_refused = |inside: &Path| {
-            let subject = Subject {
-                path: inside.as_os_str().as_bytes(),
-                file_type: match entry.is_link() {
-                    true => FileType::Symlink,
-                    false => FileType::RegularFile,
-                },
-                source: &Unknown,
-            };
-            let decision = policy.decide_for_all(&subject);
+            let decision = decision(policy, inside, file_type);
             decision.check(Access::Change).is_err()
         };
         // The server does not show what is in one that is hidden.
         let is_hidden = |above: &Path| {
-            let subject = Subject {
-                path: above.as_os_str().as_bytes(),
-                file_type: FileType::Directory,
-                source: &Unknown,
-            };
-            let decision = policy.decide_for_all(&subject);
+            let decision = decision(policy, above, FileType::Directory);
             decision.check(Access::Read).is_err()
         };
         let is_in_hidden = |inside: &Path| {
@@ -463,7 +404,7 @@ impl GitPlaces {
                 self.add_program(&top, &value);
             }
         }
-        for command in ENVIRONMENT.into_iter().filter_map(variable) {
+        for command in ENVIRONMENT.split(' ').filter_map(variable) {
             self.add_program(&top, &command);
         }
     }
@@ -530,12 +471,7 @@ impl GitPlaces {
             let Ok(inside) = path.strip_prefix(&self.tree) else {
                 continue;
             };
-            let subject = Subject {
-                path: inside.as_os_str().as_bytes(),
-                file_type: FileType::Symlink,
-                source: &Unknown,
-            };
-            let decision = policy.decide_for_all(&subject);
+            let decision = decision(policy, inside, FileType::Symlink);
             if decision.read_only.is_some() && !is_of_profile(inside) {
                 let real = self.follow(path);
                 self.add(&real);
@@ -601,7 +537,7 @@ impl GitPlaces {
     /// Looks `path` up name by name, and adds its links. Returns where it leads.
     fn follow(&mut self, path: &Path) -> PathBuf {
         let mut at = PathBuf::from("/");
-        let mut rest = names(path);
+        let mut rest: Vec<_> = lookup::names_from_last(path).collect();
         let mut links = 0;
         while let Some(name) = rest.pop() {
             if name == ".." {
@@ -616,7 +552,7 @@ impl GitPlaces {
                     if target.is_absolute() {
                         at = "/".into();
                     }
-                    rest.extend(names(&target));
+                    rest.extend(lookup::names_from_last(&target));
                 }
                 _ => at = next,
             }
@@ -633,14 +569,13 @@ impl GitPlaces {
     }
 }
 
-/// Last first.
-fn names(path: &Path) -> Vec<OsString> {
-    let name = |it: Component<'_>| match it {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        _ => None,
-    };
-    path.components().rev().filter_map(name).collect()
+/// What `policy` says of a path in the tree, whoever asks.
+fn decision(policy: &Policy, inside: &Path, file_type: FileType) -> Decision {
+    policy.decide_for_all(&Subject {
+        path: inside.as_os_str().as_bytes(),
+        file_type,
+        source: &Unknown,
+    })
 }
 
 /// Or the tree itself.
@@ -649,7 +584,7 @@ fn is_of_profile(inside: &Path) -> bool {
     match names.next() {
         Some(_) => names
             .next()
-            .is_none_or(|name| name == "worktrees" || NAMES.iter().any(|known| name == *known)),
+            .is_none_or(|name| name == "worktrees" || NAMES.split(' ').any(|known| name == known)),
         None => inside.as_os_str().is_empty(),
     }
 }
@@ -663,7 +598,7 @@ fn is_program(key: &str, value: &str) -> bool {
     value.starts_with('!')
         || value.starts_with("ext::")
         || ["alias.", "pager."].into_iter().any(is_section)
-        || PROGRAMS.iter().any(|end| key.ends_with(end))
+        || PROGRAMS.split(' ').any(|end| key.ends_with(end))
 }
 
 /// Whether it is a URL with a password, or with a user of the length of a token; or a header that logs in.
@@ -712,7 +647,7 @@ fn read_bytes(path: &Path, max: u64) -> Option<Vec<u8>> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
-    let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
+    let file = File::open(descriptor_path(&found)).ok()?;
     let mut bytes = Vec::new();
     file.take(max).read_to_end(&mut bytes).ok()?;
     Some(bytes)

@@ -9,7 +9,7 @@ use super::restrictions;
 use super::runner::SIGNALS;
 use super::sandbox::{Failure, failed_to, perform};
 use super::user::RunUser;
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, ToParent};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{
     DumpableBehavior, Pid, PidfdFlags, WaitOptions, pidfd_open, set_dumpable_behavior, wait,
@@ -28,7 +28,7 @@ pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
     perform(arguments, run)
 }
 
-fn run(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
+fn run(runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
     // Blocked by the runner. Their default actions do not apply to process 1 (pid_namespaces(7)).
     thrufs_sys::signal::unblock(&SIGNALS).map_err(failed_to("unblock signals"))?;
     let follow = cred::die_with_parent;
@@ -47,18 +47,18 @@ fn run(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
             };
             let program = command[0].to_string_lossy();
             let why = format!("cannot execute {program}: {error}");
-            let _ = runner.send(&Message::NotExecuted(status, why));
+            let _ = runner.send(&Notice::NotExecuted(status, why));
             return Ok(());
         }
     };
     let opened = pidfd_open(child, PidfdFlags::empty());
     let sent = opened
         .map_err(io::Error::from)
-        .and_then(|it| runner.send(&Message::Started(vec![it])));
+        .and_then(|it| runner.send(&Notice::Started(vec![it])));
     // Without the runner, all ends.
     sent.map_err(failed_to("report to the runner"))?;
     let status = reap(runner, child)?;
-    let _ = runner.send(&Message::Ended(status));
+    let _ = runner.send(&Notice::Ended(status));
     Ok(())
 }
 
@@ -115,8 +115,8 @@ fn start(plan: &SandboxPlan, command: &[OsString]) -> io::Result<Pid> {
     Ok(Pid::from_child(&child.spawn()?))
 }
 
-/// Waits for all children until the command has ended; returns its status as of [`Message::Ended`].
-fn reap(runner: &Channel, command: Pid) -> Result<i32, Failure> {
+/// Waits for all children until the command has ended; returns its status as of [`Notice::Ended`].
+fn reap(runner: &ToParent, command: Pid) -> Result<i32, Failure> {
     loop {
         let (child, status) = match wait(WaitOptions::UNTRACED) {
             Ok(Some(changed)) => changed,
@@ -127,7 +127,7 @@ fn reap(runner: &Channel, command: Pid) -> Result<i32, Failure> {
             continue;
         }
         if status.stopped() {
-            let _ = runner.send(&Message::Stopped);
+            let _ = runner.send(&Notice::Stopped);
             continue;
         }
         let signal = || -status.terminating_signal().unwrap_or(libc::SIGKILL);

@@ -6,11 +6,11 @@
 
 use super::error::RunError;
 use crate::lookup;
-use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, fstat, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -113,8 +113,7 @@ impl LogCopy {
     }
 
     fn is_in_place(&self) -> bool {
-        let named = statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
-        named.is_ok_and(|named| fstat(&self.log).is_ok_and(|log| lookup::is_same(log, named)))
+        lookup::is_called(&self.log, &self.directory, &self.name)
     }
 
     /// Whether the path still leads to the directory, which could have been moved with the log in it.
@@ -153,7 +152,7 @@ fn nameless(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 
 /// From its beginning, for reading.
 fn reopened(file: &File) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    File::open(lookup::descriptor_path(file))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
 use pattern::{Pattern, Tree};
 use std::path::{Path, PathBuf};
-use text::{Rule, Text};
+use text::Text;
 use thrufs_policy::{Policy, PolicyFileError};
 
 /// A built-in profile.
@@ -146,17 +146,11 @@ impl RuleArguments {
             patterns.iter().map(parse).collect()
         };
         let allow = parse("allow", &self.allow)?;
+        let read_only = parse("read-only", &self.read_only)?;
+        let elsewhere = git.inside.iter().map(|path| Pattern::of(path)).collect();
         let restricting = [
-            (
-                "option-read-only",
-                "read-only",
-                parse("read-only", &self.read_only)?,
-            ),
-            (
-                "git-elsewhere",
-                "read-only",
-                git.inside.iter().map(|path| Pattern::of(path)).collect(),
-            ),
+            ("option-read-only", "read-only", read_only),
+            ("git-elsewhere", "read-only", elsewhere),
             ("option-deny", "deny", parse("deny", &self.deny)?),
             ("option-hide", "hide", parse("hide", &self.hide)?),
             ("option-redact", "redact", parse("redact", &self.redact)?),
@@ -166,42 +160,33 @@ impl RuleArguments {
             // Otherwise the command could make a directory of this name, and move others there.
             false => vec![pattern.text()],
         };
-        text.add_rule(&Rule {
-            name: "option-allow",
-            action: "passthrough",
-            paths: allow.iter().flat_map(exempt).collect(),
-            keys: "",
-        });
+        text.add_rule(
+            "option-allow",
+            "passthrough",
+            "",
+            allow.iter().flat_map(exempt),
+        );
         let all = || restricting.iter().flat_map(|(_, _, patterns)| patterns);
         let (named, matched): (Vec<Pattern>, Vec<Pattern>) =
             all().flat_map(Pattern::parents).partition(Pattern::is_name);
-        for (name, parents, keys) in [
-            ("option-parents", named, ""),
-            // Whatever else such a pattern matches has nothing beneath.
-            (
-                "option-parents-matched",
-                matched,
-                "type = [\"directory\", \"symlink\"]\n",
-            ),
-        ] {
-            text.add_rule(&Rule {
-                name,
-                action: "read-only",
-                paths: parents.iter().map(Pattern::text).collect(),
-                keys,
-            });
-        }
+        text.add_rule(
+            "option-parents",
+            "read-only",
+            "",
+            named.iter().map(Pattern::text),
+        );
+        // Whatever else such a pattern matches has nothing beneath.
+        let (name, keys) = (
+            "option-parents-matched",
+            "type = [\"directory\", \"symlink\"]\n",
+        );
+        text.add_rule(name, "read-only", keys, matched.iter().map(Pattern::text));
         for (name, action, patterns) in &restricting {
-            text.add_rule(&Rule {
-                name,
-                action,
-                paths: patterns.iter().flat_map(Pattern::whole).collect(),
-                keys: if *action == "redact" {
-                    "redact = [\"gps\"]\n"
-                } else {
-                    ""
-                },
-            });
+            let keys = match *action {
+                "redact" => "redact = [\"gps\"]\n",
+                _ => "",
+            };
+            text.add_rule(name, action, keys, patterns.iter().flat_map(Pattern::whole));
         }
         add_git_stores(git, text);
         Ok(())
@@ -223,21 +208,16 @@ fn add_git_stores(git: &GitPlaces, text: &mut Text) {
             paths.push(format!("!{}", top.beneath()));
             left.push(format!("{}/{NEVER}", top.text()));
         }
-        text.add_rule(&Rule {
-            name: "links-elsewhere",
-            action: "read-only",
+        text.add_rule(
+            "links-elsewhere",
+            "read-only",
+            "type = \"symlink\"\n",
             paths,
-            keys: "type = \"symlink\"\n",
-        });
+        );
     }
     if !git.stores.is_empty() {
         for paths in [entered, left] {
-            text.add_rule(&Rule {
-                name: "moves-elsewhere",
-                action: "hide",
-                paths,
-                keys: "",
-            });
+            text.add_rule("moves-elsewhere", "hide", "", paths);
         }
     }
 }

@@ -3,17 +3,18 @@
 use super::error::RunError;
 use super::plan::SandboxPlan;
 use super::standard_files;
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToChild};
 use crate::config::MountConfig;
 use crate::error::system;
-use crate::process::{self, Process, Role};
+use crate::mount_table;
+use crate::process::{self, Process, ProcessEvent, Role};
 use crate::supervisor;
 use crate::waiting;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{
@@ -57,7 +58,7 @@ pub(super) struct Runner {
     sandbox: Child,
     /// A pidfd of it.
     sandbox_ended: OwnedFd,
-    channel: Channel,
+    channel: ToChild,
     worker: Option<Process>,
     /// A pidfd of the command, once it is started.
     command: Option<OwnedFd>,
@@ -77,11 +78,10 @@ impl Runner {
         config: &MountConfig,
         plan: &SandboxPlan,
         source: OwnedFd,
-        policy: Message,
+        policy: Order,
         command: &[OsString],
     ) -> Result<Runner, RunError> {
-        let (channel, theirs) = Channel::pair().map_err(system("create a socket"))?;
-        let theirs = Channel::of(theirs);
+        let (channel, theirs) = ToChild::pair().map_err(system("create a socket"))?;
         let sandbox = process::start_inheriting(Role::Sandbox, &theirs, command);
         let sandbox = sandbox.map_err(system("start the sandbox"))?;
         drop(theirs);
@@ -109,11 +109,11 @@ impl Runner {
         &mut self,
         config: &MountConfig,
         source: OwnedFd,
-        policy: Message,
+        policy: Order,
     ) -> Result<(), RunError> {
         let copy = source.try_clone().map_err(system("duplicate the source"))?;
-        let serve = Message::Serve(Box::new(config.clone()), vec![copy]);
-        let plan = Message::Sandbox(self.plan.clone());
+        let serve = Order::Serve(Box::new(config.clone()), vec![copy]);
+        let plan = Order::Sandbox(self.plan.clone());
         for message in [&serve, &plan] {
             self.channel
                 .send(message)
@@ -121,8 +121,8 @@ impl Runner {
         }
         drop(serve);
         let device = match self.channel.receive() {
-            Ok(Some(Message::Device(mut device))) => device.pop(),
-            Ok(Some(Message::Failed(why))) => return Err(RunError::Sandbox(why)),
+            Ok(Some(Notice::Device(mut device))) => device.pop(),
+            Ok(Some(Notice::Failed(why))) => return Err(RunError::Sandbox(why)),
             _ => None,
         };
         let Some(device) = device else {
@@ -145,15 +145,17 @@ impl Runner {
 
     /// Handles one event; returns whether the sandbox is alive.
     fn next(&mut self) -> bool {
-        let worker = self.worker.as_ref();
+        let worker = self.worker.as_ref().map(Process::sources);
+        let [exiting, died, served] = worker.unwrap_or_default();
         let descriptors = [
             Some(self.signals.as_fd()),
             Some(self.channel.as_fd()),
-            worker.map(|worker| worker.channel.as_fd()),
-            worker.map(Process::ended),
             Some(self.sandbox_ended.as_fd()),
+            exiting,
+            died,
+            served,
         ];
-        let [signal, said, served, died, ended] = waiting::readable(descriptors, self.deadline);
+        let [signal, said, ended, ready @ ..] = waiting::readable(descriptors, self.deadline);
         if signal && let Ok(signal) = self.signals.read() {
             self.on_signal(&signal);
             return true;
@@ -171,16 +173,13 @@ impl Runner {
         if ended {
             return false;
         }
-        if served && self.on_worker() {
+        let worker = self.worker.as_mut();
+        if let Some(event) = worker.and_then(|worker| worker.event(ready)) {
+            self.on_worker(event);
             return true;
         }
-        if died {
-            self.on_worker_death();
-        }
-        if self
-            .deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
+        let is_over = |deadline| Instant::now() >= deadline;
+        if self.deadline.is_some_and(is_over) {
             self.deadline = None;
             self.fail(RunError::NoAnswer(START_TIMEOUT));
             self.kill_sandbox();
@@ -193,7 +192,7 @@ impl Runner {
         let deadline = Some(Instant::now() + END_TIMEOUT);
         while waiting::readable([Some(self.channel.as_fd())], deadline)[0] {
             match self.channel.receive() {
-                Ok(Some(Message::Stopped)) => {}
+                Ok(Some(Notice::Stopped)) => {}
                 Ok(Some(message)) => self.on_report(message),
                 Ok(None) | Err(_) => return,
             }
@@ -237,9 +236,9 @@ impl Runner {
         }
     }
 
-    fn on_report(&mut self, message: Message) {
+    fn on_report(&mut self, message: Notice) {
         match message {
-            Message::Started(mut command) => {
+            Notice::Started(mut command) => {
                 let Some(command) = command.pop() else {
                     return;
                 };
@@ -249,7 +248,7 @@ impl Runner {
                 self.command = Some(command);
                 self.deadline = None;
             }
-            Message::Stopped => {
+            Notice::Stopped => {
                 let group = self.command.as_ref().and_then(group_of);
                 let lent = group.filter(|_| group == standard_files::foreground());
                 stop();
@@ -258,43 +257,38 @@ impl Runner {
                     standard_files::lend_terminal(group);
                 }
             }
-            Message::Ended(status) => {
+            Notice::Ended(status) => {
                 self.outcome.get_or_insert(Ok(match status {
                     0.. => CommandEnd::Exited(status),
                     _ => CommandEnd::Killed(-status),
                 }));
             }
-            Message::NotExecuted(status, why) => self.fail(RunError::NotExecuted(status, why)),
-            Message::Failed(why) => self.fail(RunError::Sandbox(why)),
+            Notice::NotExecuted(status, why) => self.fail(RunError::NotExecuted(status, why)),
+            Notice::Failed(why) => self.fail(RunError::Sandbox(why)),
             other => tracing::debug!(?other, "unexpected message of the sandbox"),
         }
     }
 
-    /// Handles a message of the worker; returns `false` when it has closed its end.
-    fn on_worker(&mut self) -> bool {
-        let Some(worker) = &mut self.worker else {
-            return false;
-        };
-        match worker.channel.receive() {
-            Ok(Some(Message::Ready)) => {
+    fn on_worker(&mut self, event: ProcessEvent) {
+        match event {
+            ProcessEvent::Message(Notice::Ready) => {
                 self.early = Some(Vec::new());
-                for message in [Message::Ready, Message::Sandbox(self.plan.clone())] {
+                for message in [Order::Served, Order::Sandbox(self.plan.clone())] {
                     let _ = self.channel.send(&message);
                 }
             }
-            Ok(Some(Message::Watching(thread))) => worker.watch(thread),
-            Ok(Some(Message::Failed(why))) => {
+            ProcessEvent::Message(Notice::Failed(why)) => {
                 self.fail(RunError::Worker(why));
                 self.kill_sandbox();
             }
-            Ok(Some(_)) => {}
-            // It is about to end.
-            Ok(None) | Err(_) => {
-                let _ = waiting::readable([Some(worker.ended())], self.deadline);
-                return false;
+            ProcessEvent::Message(_) => {}
+            ProcessEvent::Exiting => {
+                if let Some(worker) = &mut self.worker {
+                    worker.begin_to_end(END_TIMEOUT);
+                }
             }
+            ProcessEvent::Ended => self.on_worker_death(),
         }
-        true
     }
 
     /// The command gets ENOTCONN in the tree, and SIGTERM.
@@ -336,7 +330,7 @@ impl Runner {
             return;
         };
         if !worker.has_ended_within(END_TIMEOUT) {
-            let _ = worker.channel.send(&Message::Stop);
+            let _ = worker.channel.send(&Order::Stop);
             if !worker.has_ended_within(END_TIMEOUT) {
                 tracing::warn!("the worker does not end: killing it");
                 worker.kill();
@@ -349,11 +343,8 @@ impl Runner {
 
 /// The process group of a process, by its pidfd.
 fn group_of(process: &OwnedFd) -> Option<Pid> {
-    let path = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
-    let text = std::fs::read_to_string(path).ok()?;
-    let number = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
-    let process = Pid::from_raw(number.trim().parse().ok()?)?;
-    rustix::process::getpgid(Some(process)).ok()
+    let number = mount_table::field(mount_table::own_descriptor(process), "Pid:")?;
+    rustix::process::getpgid(Some(Pid::from_raw(number)?)).ok()
 }
 
 /// Stops this process, as a shell expects of a job whose command is stopped, until SIGCONT.

@@ -11,8 +11,9 @@ use super::elsewhere::{self, Elsewhere, Part};
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
 use super::user::RunUser;
-use crate::channel::{Channel, Message};
+use crate::channel::{Notice, Order, ToParent};
 use crate::config::MountConfig;
+use crate::confinement::{clone_tree, set_attributes};
 use crate::lookup;
 use crate::mount_table::{self, Mount};
 use crate::mounting;
@@ -21,20 +22,19 @@ use crate::process;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    mount, mount_change, move_mount, open_tree,
+    MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags, mount,
+    mount_change, move_mount,
 };
 use rustix::process::{Signal, kill_process};
 use rustix::thread::CapabilitySet;
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_sys::cred;
-use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
 
 /// The device nodes of the sandbox.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -56,7 +56,7 @@ pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
 /// of its channel, `--`, and the command.
 pub(super) fn perform(
     arguments: &[OsString],
-    work: fn(&Channel, &[OsString]) -> Result<(), Failure>,
+    work: fn(&ToParent, &[OsString]) -> Result<(), Failure>,
 ) -> ExitCode {
     let Some((runner, command)) = super::inherited(arguments) else {
         return ExitCode::FAILURE;
@@ -65,13 +65,13 @@ pub(super) fn perform(
         Ok(()) => ExitCode::SUCCESS,
         Err((step, error)) => {
             let why = format!("cannot {step}: {error}{}", refused::hint(&error));
-            let _ = runner.send(&Message::Failed(why));
+            let _ = runner.send(&Notice::Failed(why));
             ExitCode::FAILURE
         }
     }
 }
 
-fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
+fn build(runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
     let _ = rustix::thread::set_name(c"thrufs-sandbox");
     let (orders, source) = Orders::receive(runner)?;
     let served = orders.enter(source)?.hide(runner)?.serve(runner)?;
@@ -125,8 +125,8 @@ struct Covered(Orders);
 
 impl Orders {
     /// And the directory to be served.
-    fn receive(runner: &Channel) -> Result<(Orders, OwnedFd), Failure> {
-        let Ok(Some(Message::Serve(config, source))) = runner.receive() else {
+    fn receive(runner: &ToParent) -> Result<(Orders, OwnedFd), Failure> {
+        let Ok(Some(Order::Serve(config, source))) = runner.receive() else {
             return Err(gone());
         };
         let plan = super::receive_plan(runner).ok_or_else(gone)?;
@@ -161,12 +161,12 @@ impl Orders {
 }
 
 impl Entered {
-    fn hide(self, runner: &Channel) -> Result<Hidden, Failure> {
+    fn hide(self, runner: &ToParent) -> Result<Hidden, Failure> {
         let (plan, tree) = (&self.orders.plan, self.orders.tree());
         let (device, _) = thrufs::mount::open_device().map_err(failed_to_mount(tree))?;
         let copy = device.try_clone();
         let copy = copy.map_err(failed_to("duplicate the device"))?;
-        let sent = runner.send(&Message::Device(vec![copy]));
+        let sent = runner.send(&Notice::Device(vec![copy]));
         sent.map_err(failed_to("send the device"))?;
         // The command must reach what is created on the way to the tree.
         let umask = cred::set_umask(0o022);
@@ -193,11 +193,11 @@ impl Outside {
 }
 
 impl Hidden {
-    fn serve(self, runner: &Channel) -> Result<Served, Failure> {
+    fn serve(self, runner: &ToParent) -> Result<Served, Failure> {
         let mounted = mounting::mount(&self.orders.config, self.device, self.place);
         mounted.map_err(failed_to_mount(self.orders.tree()))?;
         match runner.receive() {
-            Ok(Some(Message::Ready)) => Ok(Served {
+            Ok(Some(Order::Served)) => Ok(Served {
                 orders: self.orders,
                 outside: self.outside,
                 empty: self.empty,
@@ -247,7 +247,7 @@ impl Served {
 
 impl Covered {
     /// Starts process 1, and ends with it.
-    fn start(self, runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
+    fn start(self, runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
         let Covered(orders) = self;
         let (tree, directory) = (orders.tree(), Path::new(&orders.plan.directory));
         if change_directory(directory).is_err() {
@@ -359,7 +359,7 @@ impl Empty {
         let name = if path.is_dir() { "directory" } else { "file" };
         let cover = || -> rustix::io::Result<()> {
             let clone = clone_mount(&self.0.join(name))?;
-            set_attributes(&clone, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+            make_read_only(&clone)?;
             attach(&clone, path)
         };
         cover().map_err(failed_to(format!("cover {}", path.display())))
@@ -382,16 +382,12 @@ impl Empty {
     }
 }
 
-fn set_attributes(mount: &OwnedFd, attributes: MountAttrFlags) -> rustix::io::Result<()> {
-    let none = (MountAttrFlags::empty(), MountPropagationFlags::empty());
-    mount_setattr(
-        mount,
-        c"",
-        AT_EMPTY_PATH | AT_RECURSIVE,
-        attributes,
-        none.0,
-        none.1,
-    )
+fn make_read_only(tree: &OwnedFd) -> rustix::io::Result<()> {
+    let (read_only, same) = (
+        MountAttrFlags::MOUNT_ATTR_RDONLY,
+        MountPropagationFlags::empty(),
+    );
+    set_attributes(tree, read_only, same)
 }
 
 fn attach(mount: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
@@ -404,7 +400,7 @@ fn tmpfs(path: &Path, options: &str) -> Result<(), Failure> {
     let options = CString::new(options).map_err(failed_to("write the options of a tmpfs"))?;
     let step = || failed_to(format!("mount a tmpfs on {}", path.display()));
     let place = open(path).map_err(step())?;
-    let place = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let place = lookup::descriptor_path(&place);
     mount("tmpfs", place, "tmpfs", flags, options.as_c_str()).map_err(step())
 }
 
@@ -452,20 +448,12 @@ fn write_protect_sys() -> Result<(), Failure> {
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
-        .and_then(|sys| set_attributes(&sys, MountAttrFlags::MOUNT_ATTR_RDONLY))
+        .and_then(|sys| make_read_only(&sys))
         .map_err(failed_to("make /sys read-only"))
 }
 
 fn clone_mount(path: &Path) -> rustix::io::Result<OwnedFd> {
-    clone_of(&open(path)?)
-}
-
-fn clone_of(place: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    // rustix has no AT_EMPTY_PATH and AT_RECURSIVE for open_tree(2).
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::from_bits_retain(AT_EMPTY_PATH | AT_RECURSIVE);
-    open_tree(place, "", flags)
+    clone_tree(open(path)?)
 }
 
 /// `/dev` without the devices of the machine and without the terminals of other programs.
@@ -510,9 +498,9 @@ impl Kept {
         let step = |errno| failed_to(format!("show {}", path.display()))(errno);
         let place = open(&path).map_err(step)?;
         let stat = fstat(&place).map_err(step)?;
-        let mount = clone_of(&place).map_err(step)?;
+        let mount = clone_tree(&place).map_err(step)?;
         if !shown.writable {
-            set_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY).map_err(step)?;
+            make_read_only(&mount).map_err(step)?;
         }
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Ok(Kept {

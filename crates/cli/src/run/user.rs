@@ -41,15 +41,17 @@ pub(crate) struct Account {
 impl Account {
     /// The first of this user in `/etc/passwd`.
     pub(crate) fn of(uid: u32) -> Option<Account> {
-        let passwd = fs::read_to_string("/etc/passwd").ok()?;
-        let mut accounts = passwd.lines().filter_map(account);
-        accounts.find(|account| account.uid == uid)
+        Account::find(|account| account.uid == uid)
     }
 
     pub(super) fn named(name: &str) -> Option<Account> {
+        Account::find(|account| account.name == name)
+    }
+
+    fn find(is_meant: impl FnMut(&Account) -> bool) -> Option<Account> {
         let passwd = fs::read_to_string("/etc/passwd").ok()?;
         let mut accounts = passwd.lines().filter_map(account);
-        accounts.find(|account| account.name == name)
+        accounts.find(is_meant)
     }
 
     /// Of another source than `/etc/passwd`, or of a container: its group is the one of a tree that it owns, unless

@@ -7,7 +7,7 @@
 
 use super::callers;
 use super::strongbox::Store;
-use crate::channel::{Channel, Message};
+use crate::channel::{Order, ToChild};
 use crate::config::ShareConfig;
 use crate::foreign::Foreign;
 use std::collections::VecDeque;
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// Gives the connection to the worker at `channel`. The previous worker has ended.
-    pub(super) fn hand_to(&self, channel: &Channel) -> io::Result<()> {
+    pub(super) fn hand_to(&self, channel: &ToChild) -> io::Result<()> {
         let (ours, theirs) = UnixStream::pair()?;
         // Before the worker can send to it.
         self.proxy.attach(ours);
@@ -68,7 +68,7 @@ impl Connection {
         let copies = kept.into_iter().chain(callers);
         let copies = copies.map(|file| file.as_fd().try_clone_to_owned());
         let all: io::Result<Vec<OwnedFd>> = [Ok(theirs.into())].into_iter().chain(copies).collect();
-        let message = Foreign::new(Message::Connection(all?));
+        let message = Foreign::new(Order::Connection(all?));
         channel.send(&message)
     }
 

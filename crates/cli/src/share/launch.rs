@@ -3,14 +3,14 @@
 use super::error::ShareError;
 use super::listener::ListenAddress;
 use super::supervisor;
-use crate::arguments::{Purpose, directory, flags, option_list, path, required, settings};
+use crate::arguments::{Purpose, flags, option_list, parsed, settings};
 use crate::config::ShareConfig;
 use crate::error::system;
 use crate::log;
 use crate::options::{self, Group, OptionError, Setting, Use, parse_group};
 use crate::policy_file::PolicyFiles;
 use crate::source;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command, CommandFactory, Parser, ValueHint, value_parser};
 use std::path::PathBuf;
 
 #[derive(Debug)]
@@ -21,58 +21,48 @@ pub(crate) struct ShareArguments {
     pub(crate) once: bool,
 }
 
+const DEVICE: &str = Group::Device.title();
+
+/// Share a directory with virtual machines, by virtio-fs over vhost-user
+#[derive(Parser)]
+#[command(name = "share", args_override_self = false)]
+struct ShareCommand {
+    /// The socket that virtual machine monitors connect to; created at the start, removed at the end
+    #[arg(long, visible_alias = "socket-path", value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(required_unless_present = "fd", help_heading = DEVICE)]
+    socket: Option<PathBuf>,
+    /// Number of a listening socket to use instead
+    #[arg(long, value_name = "N", value_parser = value_parser!(i32).range(0..))]
+    #[arg(conflicts_with_all = ["socket", "socket_group"], help_heading = DEVICE)]
+    fd: Option<i32>,
+    /// Group that may connect besides the user
+    #[arg(long, value_name = "GROUP", value_parser = parse_group, help_heading = DEVICE)]
+    socket_group: Option<u32>,
+    /// The directory to share
+    #[arg(id = "DIR", value_hint = ValueHint::DirPath)]
+    source: PathBuf,
+}
+
 pub(crate) fn command(purpose: Purpose) -> Command {
-    let device = Group::Device.title();
-    let command = Command::new("share")
-        .about("Share a directory with virtual machines, by virtio-fs over vhost-user")
-        .args_override_self(false)
-        .arg(
-            path("socket")
-                .long("socket")
-                .visible_alias("socket-path")
-                .value_name("PATH")
-                .required_unless_present("fd")
-                .help_heading(device)
-                .help(
-                    "The socket that virtual machine monitors connect to; created at the start, \
-                       removed at the end",
-                ),
-        )
-        .arg(
-            Arg::new("fd")
-                .long("fd")
-                .value_name("N")
-                .value_parser(value_parser!(i32).range(0..))
-                .conflicts_with_all(["socket", "socket-group"])
-                .help_heading(device)
-                .help("Number of a listening socket to use instead"),
-        )
-        .arg(
-            Arg::new("socket-group")
-                .long("socket-group")
-                .value_name("GROUP")
-                .value_parser(parse_group)
-                .help_heading(device)
-                .help("Group that may connect besides the user"),
-        )
-        .arg(option_list(purpose, Use::Share))
-        .arg(directory("DIR", "The directory to share"));
-    flags(command, Use::Share)
+    let command = ShareCommand::command().next_help_heading(None);
+    flags(command.arg(option_list(purpose, Use::Share)), Use::Share)
 }
 
 pub(crate) fn arguments(matches: &mut ArgMatches) -> Result<ShareArguments, OptionError> {
-    let listening = match matches.remove_one("fd") {
-        Some(number) => ListenAddress::Inherited(number),
-        None => ListenAddress::At {
-            path: required(matches, "socket"),
-            group: matches.remove_one("socket-group"),
+    let settings = settings(matches, Use::Share)?;
+    let given: ShareCommand = parsed(matches);
+    let listening = match (given.fd, given.socket) {
+        (Some(number), _) => ListenAddress::Inherited(number),
+        (None, socket) => ListenAddress::At {
+            path: socket.expect("clap requires it or a descriptor"),
+            group: given.socket_group,
             pid_file: false,
         },
     };
     Ok(ShareArguments {
         listening,
-        settings: settings(matches, Use::Share)?,
-        source: required(matches, "DIR"),
+        settings,
+        source: given.source,
         once: false,
     })
 }

@@ -3,9 +3,10 @@
 //! It is created with mode 0600 under a temporary name, and gets its name, and perhaps a group, when a
 //! worker is ready. Or it is inherited as a descriptor.
 
+use crate::error::system_at;
 use crate::foreign::Foreign;
-use crate::listening::{NamedSocket, SocketError, is_called, system};
-use crate::lookup;
+use crate::listening::{NamedSocket, SocketError};
+use crate::lookup::{self, is_called};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -72,7 +73,7 @@ impl ShareListener {
         match listening {
             ListenAddress::Inherited(number) => {
                 let listener = inherited(*number)
-                    .map_err(system("listen at the inherited", &listening.name()))?;
+                    .map_err(system_at("listen at the inherited", &listening.name()))?;
                 Ok(ShareListener {
                     listener: Foreign::new(listener),
                     made: None,
@@ -136,7 +137,7 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<ShareListener
         return Err(SocketError::Occupied(path.to_owned()));
     };
     let directory = lookup::open(parent, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-        .map_err(system("open the directory of the socket,", parent))?;
+        .map_err(system_at("open the directory of the socket,", parent))?;
     // Before connecting to a socket to see whether it is stale: a server for one front end would take
     // that for its front end.
     let pid_file = lock_pid_file(directory.as_fd(), name, path, pid_file)?;
@@ -179,12 +180,12 @@ fn lock_pid_file(
             Ok(file) => file,
             // Missing, not readable, or no file: not of a server of this user.
             Err(_) if !make => return Ok(None),
-            Err(error) => return Err(system("make", &whole)(error)),
+            Err(error) => return Err(system_at("make", &whole)(error).into()),
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(SocketError::InUse(path.to_owned())),
-            Err(errno) => return Err(system("lock", &whole)(errno)),
+            Err(errno) => return Err(system_at("lock", &whole)(errno).into()),
         }
         if !make {
             return Ok(None);
@@ -193,7 +194,7 @@ fn lock_pid_file(
             let text = format!("{}\n", std::process::id());
             rustix::fs::ftruncate(&file, 0)
                 .and_then(|()| rustix::io::write(&file, text.as_bytes()))
-                .map_err(system("write", &whole))?;
+                .map_err(system_at("write", &whole))?;
             return Ok(Some(file));
         }
     }

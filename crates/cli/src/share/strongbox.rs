@@ -15,6 +15,7 @@
 
 use crate::channel::packets;
 use crate::task::{Joined, start_thread};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -22,7 +23,6 @@ use rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs_hostdir::Strongbox;
 use thrufs_sys::fd_passing;
@@ -148,16 +148,12 @@ impl OfSupervisor {
             kept_max: kept_max(machines_max),
         }
     }
-
-    fn keys(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Strongbox for OfSupervisor {
     fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
         // Under the lock, so that packets are in the order of the count.
-        let mut keys = self.keys();
+        let mut keys = self.keys.lock();
         if keys.len() >= self.kept_max && !keys.contains(&key) {
             return Err(Errno::MFILE.into());
         }
@@ -172,7 +168,7 @@ impl Strongbox for OfSupervisor {
     }
 
     fn discard(&self, key: u64) {
-        let mut keys = self.keys();
+        let mut keys = self.keys.lock();
         if keys.remove(&key) {
             let _ = send(self.socket.as_fd(), DISCARD, key, None);
         }
@@ -206,7 +202,7 @@ impl Strongbox for OfSupervisor {
                 (_, None) => tracing::error!("a stored descriptor is lost"),
             }
         }
-        self.keys().extend(taken.iter().map(|(key, _)| *key));
+        self.keys.lock().extend(taken.iter().map(|(key, _)| *key));
         taken
     }
 }

@@ -16,7 +16,7 @@ use super::figures::Machines;
 use super::incoming::AllIncoming;
 use super::listener::{ListenAddress, ShareListener};
 use super::workers::{ShareWorker, StandbyState};
-use crate::channel::Message;
+use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
 use crate::control::server::answer_all;
@@ -30,7 +30,6 @@ use crate::supervisor::{self, signal_name};
 use crate::systemd;
 use crate::task::{Task, start_thread};
 use std::collections::VecDeque;
-use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
@@ -61,7 +60,7 @@ type Then = ControlFlow<()>;
 #[derive(Debug)]
 enum ShareEvent {
     Signal(i32),
-    Worker(usize, Message),
+    Worker(usize, Notice),
     WorkerEnded(usize),
     /// Its exit deadline has passed.
     WorkerStuck(usize),
@@ -174,11 +173,11 @@ impl ShareSupervisor {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match self.next_event(Some(deadline)) {
-                ShareEvent::Worker(_, Message::Ready) => {
+                ShareEvent::Worker(_, Notice::Ready) => {
                     self.phase = StandbyState::Ready;
                     return Ok(Then::Continue(()));
                 }
-                ShareEvent::Worker(_, Message::Failed(why)) => {
+                ShareEvent::Worker(_, Notice::Failed(why)) => {
                     self.end_by_force();
                     return Err(ShareError::Worker(why));
                 }
@@ -289,12 +288,6 @@ impl ShareSupervisor {
         }
     }
 
-    /// The standby worker serves the next connection: one that is resumed, or one that has connected.
-    fn standby_is_ready(&mut self) -> Result<(), ShareError> {
-        self.phase = StandbyState::Ready;
-        self.resume_orphans()
-    }
-
     fn standby(&mut self) -> Option<&mut ShareWorker> {
         let mut workers = self.workers.iter_mut().map(|worker| &mut **worker);
         workers.find(|worker| worker.connection.is_none())
@@ -306,25 +299,26 @@ impl ShareSupervisor {
 
     /// The number of workers that serve.
     fn serving(&self) -> usize {
-        let serving = self
-            .workers
-            .iter()
-            .filter(|worker| worker.connection.is_some());
-        serving.count()
+        let workers = self.workers.iter();
+        workers.filter(|it| it.connection.is_some()).count()
     }
 
-    fn on_message(&mut self, index: usize, message: Message) -> Result<Then, ShareError> {
+    fn on_message(&mut self, index: usize, message: Notice) -> Result<Then, ShareError> {
         let worker = &mut self.workers[index];
         let is_standby = worker.connection.is_none();
         match message {
-            Message::Ready if is_standby => self.standby_is_ready()?,
-            Message::Signalled(number) if is_standby => {
+            // It serves the next connection: one that is resumed, or one that has connected.
+            Notice::Ready if is_standby => {
+                self.phase = StandbyState::Ready;
+                self.resume_orphans()?;
+            }
+            Notice::Signalled(number) if is_standby => {
                 return self.stop(number);
             }
             // A signal to one worker ends only its connection.
-            Message::Signalled(_) => worker.process.tell(&Message::Stop),
-            Message::Failed(why) => worker.exit_reason = Some(why),
-            Message::Figures(figures) if !is_standby => self.machines.record_exit(&figures),
+            Notice::Signalled(_) => worker.process.tell(&Order::Stop),
+            Notice::Failed(why) => worker.exit_reason = Some(why),
+            Notice::Figures(figures) if !is_standby => self.machines.record_exit(&figures),
             message => tracing::debug!(?message, "unexpected message from a worker"),
         }
         Ok(Then::Continue(()))
@@ -388,9 +382,8 @@ impl ShareSupervisor {
             _ if self.orphans.is_empty() => Ok(()),
             StandbyState::Ready => {
                 tracing::info!("resuming the virtual machine");
-                self.orphans
-                    .pop_front()
-                    .map_or(Ok(()), |connection| self.assign(connection))
+                let next = self.orphans.pop_front();
+                next.map_or(Ok(()), |connection| self.assign(connection))
             }
             StandbyState::Full => self.start_standby(),
             // The worker that is starting resumes it.
@@ -542,10 +535,10 @@ impl ShareSupervisor {
     /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
         report(self.machines.heading().trim_end());
-        self.send_all(&Message::Statistics);
+        self.send_all(&Order::Statistics);
     }
 
-    fn send_all(&self, message: &Message) {
+    fn send_all(&self, message: &Order) {
         for worker in &self.workers {
             worker.process.tell(message);
         }
@@ -559,8 +552,7 @@ impl ShareSupervisor {
         let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
             // All or none.
             let messages = self.workers.iter().map(|_| policy.for_worker());
-            let messages: io::Result<Vec<Message>> = messages.collect();
-            Ok((messages.map_err(system("start the audit log"))?, policy))
+            Ok((messages.collect::<Result<Vec<_>, _>>()?, policy))
         });
         match read {
             Ok((messages, policy)) => {
@@ -580,7 +572,7 @@ impl ShareSupervisor {
     fn stop(&mut self, signal: i32) -> Result<Then, ShareError> {
         tracing::info!("{}: ending", signal_name(signal));
         self.phase = StandbyState::Full;
-        self.send_all(&Message::Stop);
+        self.send_all(&Order::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
         while !self.workers.is_empty() {
             match self.next_event(Some(deadline)) {

@@ -5,7 +5,7 @@
 
 use super::strongbox::OfSupervisor;
 use super::tree::{Sessions, SharedTree};
-use crate::channel::Message;
+use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::{self, Duty, Inherited, Outcome};
 use crate::control::answer::{Served, Subject};
@@ -26,7 +26,7 @@ use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceHandle, Journal};
 /// The process (see [`Role::ShareWorker`](crate::process::Role::ShareWorker)).
 pub(crate) fn main() -> ExitCode {
     confinement::run(|inherited, message| match message {
-        Message::Share(config, source) => serve(inherited, *config, source),
+        Order::Share(config, source) => serve(inherited, *config, source),
         _ => Err("started without a share".into()),
     })
 }
@@ -48,14 +48,14 @@ fn serve(inherited: Inherited, config: ShareConfig, mut source: Vec<OwnedFd>) ->
         machines_max: config.machines_max,
     };
     let serving = confined.start(device, &subject, watched)?;
-    serving.supervisor.send(&Message::Ready)?;
+    serving.supervisor.send(&Notice::Ready)?;
     // The sender is dropped: end.
     let Ok((stream, options)) = connected.recv() else {
         return Ok(());
     };
     let end = serving.server.serve_with(stream, options);
     let figures = subject.answer(&Command::Statistics).encode();
-    let _ = serving.supervisor.send(&Message::Figures(figures));
+    let _ = serving.supervisor.send(&Notice::Figures(figures));
     tracing::debug!(?end, "the connection has ended");
     end.map(drop).map_err(Into::into)
 }
@@ -75,10 +75,10 @@ impl Watched for ShareWatch {
     const DUTIES: [Duty; 2] = [Duty::Sharing, Duty::Sharing];
     const ANSWER_QUERIES: fn(OwnedFd, &mut Answer<'_>) = answer_one;
 
-    fn on_message(&mut self, message: Message) {
+    fn on_message(&mut self, message: Order) {
         match message {
-            Message::Connection(descriptors) => self.on_connection(descriptors),
-            Message::Stop => self.stop(),
+            Order::Connection(descriptors) => self.on_connection(descriptors),
+            Order::Stop => self.stop(),
             other => tracing::debug!(?other, "unexpected message to the worker of a share"),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::figures::QueryChannel;
-use crate::channel::{Channel, Message};
+use crate::channel::{Order, ToChild};
 use crate::config::ShareConfig;
 use crate::error::{StartupError, system};
 use crate::foreign::Foreign;
@@ -34,16 +34,16 @@ impl ShareWorker {
     ) -> Result<Foreign<ShareWorker>, StartupError> {
         let process = Process::start_apart(apart, Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
-        let send = |message: Message| send_setup(&process.channel, &message);
+        let send = |message: Order| send_setup(&process.channel, &message);
         let (queries, theirs) =
             QueryChannel::pair().map_err(system("create a socket for the worker"))?;
-        send(Message::Control(vec![theirs]))?;
+        send(Order::Control(vec![theirs]))?;
         if let Some(policy) = policy {
-            send(policy.for_worker().map_err(system("start the audit log"))?)?;
+            send(policy.for_worker()?)?;
         }
         let source = source.try_clone();
         let source = source.map_err(system("duplicate a descriptor"))?;
-        send(Message::Share(Box::new(config.clone()), vec![source]))?;
+        send(Order::Share(Box::new(config.clone()), vec![source]))?;
         Ok(Foreign::new(ShareWorker {
             process,
             exit_reason: None,
@@ -55,7 +55,7 @@ impl ShareWorker {
 
 /// Sends a message to a starting worker. A dead worker is no error here: its exit is handled next, and
 /// decides about its connection.
-fn send_setup(channel: &Channel, message: &Message) -> Result<(), StartupError> {
+fn send_setup(channel: &ToChild, message: &Order) -> Result<(), StartupError> {
     let sent = channel.send(message).or_else(|error| match error.kind() {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Ok(()),
         _ => Err(error),
@@ -80,13 +80,13 @@ mod tests {
     #[test]
     fn sending_to_a_dead_worker_is_no_error() {
         for unread in [0, 1] {
-            let (ours, theirs) = Channel::pair().unwrap();
+            let (ours, theirs) = ToChild::pair().unwrap();
             for _ in 0..unread {
-                send_setup(&ours, &Message::Ready).unwrap();
+                send_setup(&ours, &Order::Stop).unwrap();
             }
             drop(theirs);
-            send_setup(&ours, &Message::Ready).unwrap();
-            send_setup(&ours, &Message::Ready).unwrap();
+            send_setup(&ours, &Order::Stop).unwrap();
+            send_setup(&ours, &Order::Stop).unwrap();
         }
     }
 }

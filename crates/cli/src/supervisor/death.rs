@@ -6,7 +6,7 @@
 //! end.
 
 use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
-use crate::channel::Message;
+use crate::channel::Order;
 use crate::error::system;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, connection_lives};
@@ -22,7 +22,7 @@ impl MountSupervisor {
         self.abort = self.target.abort_file(device);
         let copy = || {
             let copy = self.abort.as_ref().and_then(|file| file.try_clone().ok());
-            Message::Mounted(copy.into_iter().collect())
+            Order::Mounted(copy.into_iter().collect())
         };
         let _ = self.worker.channel.send(&copy());
         if let Some(process) = &self.auto_unmount {

@@ -1,7 +1,7 @@
 //! Waiting for the next event of a mount.
 
 use super::{MountEvent, MountSupervisor};
-use crate::channel::Message;
+use crate::channel::{Notice, Order};
 use crate::process::ProcessEvent;
 use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -36,7 +36,7 @@ impl MountSupervisor {
                 return self.worker_event(event);
             }
             if launcher && let Some(channel) = self.launcher.take() {
-                let stop = matches!(channel.receive(), Ok(Some(Message::Stop)));
+                let stop = matches!(channel.receive(), Ok(Some(Order::Stop)));
                 if stop || !self.announced {
                     return MountEvent::Abandoned;
                 }
@@ -49,7 +49,7 @@ impl MountSupervisor {
 
     fn worker_event(&mut self, event: ProcessEvent) -> MountEvent {
         match event {
-            ProcessEvent::Message(Message::Stuck(threads)) => {
+            ProcessEvent::Message(Notice::Stuck(threads)) => {
                 tracing::debug!(threads, "the worker is stuck");
             }
             ProcessEvent::Message(message) => return MountEvent::Worker(message),

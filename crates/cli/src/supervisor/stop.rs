@@ -1,7 +1,7 @@
 //! Unmounting on a signal: cleanly if its users leave in time, otherwise by detaching.
 
 use super::{MountEvent, MountSupervisor, WORKER_EXIT_TIMEOUT};
-use crate::channel::Message;
+use crate::channel::Order;
 use crate::error::system;
 use crate::mounting::MountTarget;
 use crate::mounting::error::MountCommandError;
@@ -22,15 +22,6 @@ const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// For detaching, which waits for remaining writeback.
 const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What ends the attempts to unmount.
-#[derive(Clone, Copy)]
-enum Interruption {
-    SecondSignal,
-    TimedOut,
-    WorkerEnded,
-    WorkerStuck,
-}
-
 impl MountSupervisor {
     /// Unmounts because of a signal, within [`stop_timeout`](crate::config::MountConfig) and the worker's
     /// time to exit.
@@ -42,10 +33,10 @@ impl MountSupervisor {
         let deadline = Instant::now() + self.config.server.stop_timeout;
         match self.unmount_within(deadline) {
             Ok(()) => {}
-            Err(Interruption::WorkerEnded) => return self.reap(),
-            Err(Interruption::WorkerStuck) => return self.force_unmount(),
-            Err(Interruption::SecondSignal) => self.detach("second signal"),
-            Err(Interruption::TimedOut) => self.detach("still in use"),
+            Err(MountEvent::WorkerEnded) => return self.reap(),
+            Err(MountEvent::WorkerStuck) => return self.force_unmount(),
+            Err(MountEvent::Signal(_)) => self.detach("second signal"),
+            Err(_) => self.detach("still in use"),
         }
         self.wait_for_worker()?;
         tracing::info!("unmounted {mountpoint}");
@@ -59,33 +50,34 @@ impl MountSupervisor {
     }
 
     /// Attempts to unmount until nobody uses the mount, each on a separate thread, as a hung worker may block it.
-    fn unmount_within(&mut self, deadline: Instant) -> Result<(), Interruption> {
+    /// Returns the event that ends them.
+    fn unmount_within(&mut self, deadline: Instant) -> Result<(), MountEvent> {
         let mut warned = false;
         loop {
             let target = self.target.clone();
             let Ok(task) = Task::start(move || target.unmount(false)) else {
-                return Err(Interruption::TimedOut);
+                return Err(MountEvent::Deadline);
             };
             let waited = self.wait_until(deadline, Some(task.as_fd()));
-            let unmounted = match waited {
+            let unmounted = match &waited {
                 Ok(()) => task.finish(),
                 // The call may have succeeded and be about to return.
-                Err(Interruption::WorkerEnded) => task.finish_within(WORKER_EXIT_TIMEOUT),
+                Err(MountEvent::WorkerEnded) => task.finish_within(WORKER_EXIT_TIMEOUT),
                 Err(_) => None,
             };
             match (unmounted, waited) {
                 (Some(Ok(())), _) => return Ok(()),
-                (_, Err(interruption)) => return Err(interruption),
+                (_, Err(event)) => return Err(event),
                 (Some(Err(in_use)), Ok(())) if !warned => {
                     let seconds = self.config.server.stop_timeout.as_secs_f32();
                     tracing::warn!("{in_use}; waiting up to {seconds} s");
                     warned = true;
                 }
                 (Some(Err(_)), Ok(())) => {}
-                (None, Ok(())) => return Err(Interruption::TimedOut),
+                (None, Ok(())) => return Err(MountEvent::Deadline),
             }
             match self.wait_until((Instant::now() + RETRY_INTERVAL).min(deadline), None) {
-                Err(Interruption::TimedOut) if Instant::now() < deadline => {}
+                Err(MountEvent::Deadline) if Instant::now() < deadline => {}
                 ended => return ended,
             }
         }
@@ -96,16 +88,14 @@ impl MountSupervisor {
         &mut self,
         deadline: Instant,
         call: Option<BorrowedFd<'_>>,
-    ) -> Result<(), Interruption> {
+    ) -> Result<(), MountEvent> {
         loop {
-            return Err(match self.next_event(call, Some(deadline)) {
+            match self.next_event(call, Some(deadline)) {
                 MountEvent::TaskDone => return Ok(()),
-                MountEvent::Signal(SIGTERM | SIGINT) => Interruption::SecondSignal,
-                MountEvent::WorkerEnded => Interruption::WorkerEnded,
-                MountEvent::WorkerStuck => Interruption::WorkerStuck,
-                MountEvent::Deadline => Interruption::TimedOut,
-                MountEvent::Signal(_) | MountEvent::Worker(_) | MountEvent::Abandoned => continue,
-            });
+                MountEvent::Signal(number) if ![SIGTERM, SIGINT].contains(&number) => {}
+                MountEvent::Worker(_) | MountEvent::Abandoned => {}
+                ending => return Err(ending),
+            }
         }
     }
 
@@ -136,7 +126,7 @@ impl MountSupervisor {
         let target = self.target.clone();
         self.try_to_detach(move || target.unmount(true));
         // The worker completes requests in progress and closes the connection.
-        let _ = self.worker.channel.send(&Message::Stop);
+        let _ = self.worker.channel.send(&Order::Stop);
     }
 
     pub(super) fn try_to_detach(
@@ -174,7 +164,7 @@ impl MountSupervisor {
                     break;
                 }
                 MountEvent::Signal(SIGTERM | SIGINT) => {
-                    let _ = self.worker.channel.send(&Message::Stop);
+                    let _ = self.worker.channel.send(&Order::Stop);
                 }
                 _ => {}
             }

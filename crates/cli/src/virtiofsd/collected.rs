@@ -28,6 +28,16 @@ pub(crate) enum VirtiofsdError {
     Share(#[from] ShareError),
 }
 
+impl VirtiofsdError {
+    pub(super) fn value(option: &str, value: &str, problem: impl Into<String>) -> VirtiofsdError {
+        VirtiofsdError::Value {
+            option: option.to_owned(),
+            value: value.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
 impl CommandError for VirtiofsdError {
     fn status(&self) -> u8 {
         match self {

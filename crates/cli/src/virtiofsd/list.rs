@@ -16,11 +16,7 @@ fn with_value(
     value: &str,
     all: &mut Collected,
 ) -> Result<(), VirtiofsdError> {
-    let bad = |problem: &str| VirtiofsdError::Value {
-        option: format!("-o {name}"),
-        value: value.to_owned(),
-        problem: problem.to_owned(),
-    };
+    let bad = |problem: &str| VirtiofsdError::value(&format!("-o {name}"), value, problem);
     match (name, value) {
         ("source", _) => {
             all.shared_dir = Some(value.into());
@@ -44,25 +40,14 @@ fn with_value(
 }
 
 fn switch(item: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
-    let name = match item {
-        // The same names.
-        "xattr" | "readdirplus" | "no_readdirplus" | "writeback" | "allow_direct_io"
-        | "no_allow_direct_io" | "announce_submounts" | "killpriv_v2" | "no_killpriv_v2"
-        | "no_security_label" => item,
-        "no_xattr" => "noxattr",
-        "no_writeback" => "nowriteback",
-        "no_posix_acl" => "noacl",
-        "posix_acl" => {
-            all.set("xattr", None)?;
-            "acl"
-        }
-        "security_label" => {
-            all.set("xattr", None)?;
-            item
-        }
+    match item {
+        "xattr" | "no_xattr" | "readdirplus" | "no_readdirplus" | "writeback" | "no_writeback"
+        | "allow_direct_io" | "no_allow_direct_io" | "announce_submounts" | "killpriv_v2"
+        | "no_killpriv_v2" | "no_posix_acl" | "no_security_label" => {}
+        "posix_acl" | "security_label" => all.set("xattr", None)?,
         // Local locks are the default.
         "no_posix_lock" | "no_flock" => return Ok(()),
         _ => return Err(VirtiofsdError::Unknown(item.to_owned())),
-    };
-    all.set(name, None)
+    }
+    all.set(item, None)
 }

@@ -149,19 +149,18 @@ pub(super) fn options() -> [VirtiofsdOption; 41] {
         one("socket-group", "GROUP")
             .help("The group that may connect besides the user")
             .does(|all, value| {
-                let parsed = options::parse_group(text("--socket-group", value)?);
-                all.group = Some(parsed.map_err(|problem| bad("--socket-group", value, problem))?);
+                let group = text("--socket-group", value)?;
+                let bad = |problem: String| VirtiofsdError::value("--socket-group", group, problem);
+                all.group = Some(options::parse_group(group).map_err(bad)?);
                 Ok(())
             }),
         one("fd", "N")
             .help("Number of a listening socket to use instead of --socket-path")
             .does(|all, value| {
-                let number = text("--fd", value)?
-                    .parse()
-                    .ok()
-                    .filter(|number| *number >= 0);
-                let problem = || bad("--fd", value, "it must be a number".to_owned());
-                all.descriptor = Some(number.ok_or_else(problem)?);
+                let text = text("--fd", value)?;
+                let number = text.parse().ok().filter(|number| *number >= 0);
+                let bad = || VirtiofsdError::value("--fd", text, "it must be a number");
+                all.descriptor = Some(number.ok_or_else(bad)?);
                 Ok(())
             }),
         one("tag", "TAG").help("The tag of the device, for machine monitors that ask the server"),
@@ -308,8 +307,8 @@ fn range(
         let inner = text.strip_prefix(separator)?.strip_suffix(separator)?;
         Some(inner.split(separator).collect::<Vec<_>>().join(":"))
     });
-    let problem = || "it must be three numbers as in :0:100000:65536:".to_owned();
-    let numbers = numbers.ok_or_else(|| bad(option, value, problem()))?;
+    let problem = "it must be three numbers as in :0:100000:65536:";
+    let numbers = numbers.ok_or_else(|| VirtiofsdError::value(option, text, problem))?;
     all.set(name, Some(&numbers))
 }
 
@@ -317,12 +316,4 @@ fn text<'a>(option: &'static str, value: &'a OsStr) -> Result<&'a str, Virtiofsd
     value
         .to_str()
         .ok_or_else(|| VirtiofsdError::NotText(option.to_owned()))
-}
-
-fn bad(option: &str, value: &OsStr, problem: String) -> VirtiofsdError {
-    VirtiofsdError::Value {
-        option: option.to_owned(),
-        value: value.to_string_lossy().into_owned(),
-        problem,
-    }
 }

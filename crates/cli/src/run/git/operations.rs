@@ -7,21 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Beginnings of names. Of the directories, all that is in them counts; the last has resolutions of conflicts, which
-/// git uses anew.
-const NAMES: [&str; 11] = [
-    "sequencer",
-    "rebase-",
-    "BISECT_",
-    // Not MERGE_RR, which every commit may leave, empty.
-    "MERGE_AUTOSTASH",
-    "MERGE_HEAD",
-    "MERGE_MODE",
-    "MERGE_MSG",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-    "REBASE_HEAD",
-    "rr-cache",
-];
+/// git uses anew. Not MERGE_RR, which every commit may leave, empty.
+const NAMES: &str = "sequencer rebase- BISECT_ MERGE_AUTOSTASH MERGE_HEAD MERGE_MODE MERGE_MSG CHERRY_PICK_HEAD \
+                     REVERT_HEAD REBASE_HEAD rr-cache";
 
 /// `rr-cache` has one directory more.
 const DEPTH_MAX: u32 = 3;
@@ -37,7 +25,7 @@ impl Operations {
     pub(super) fn in_directory(directory: &Path) -> Operations {
         let mut found = Operations::default();
         found.add(directory, DEPTH_MAX, |name| {
-            NAMES.iter().any(|begin| name.starts_with(begin))
+            NAMES.split(' ').any(|begin| name.starts_with(begin))
         });
         found
     }

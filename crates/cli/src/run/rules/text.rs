@@ -9,15 +9,6 @@ use toml::de::{DeTable, DeValue};
 /// The audit log of records that are only counted.
 pub(super) const NO_LOG: &str = "/dev/null";
 
-/// A rule made from options.
-pub(super) struct Rule<'a> {
-    pub(super) name: &'a str,
-    pub(super) action: &'a str,
-    pub(super) paths: Vec<String>,
-    /// Further lines.
-    pub(super) keys: &'a str,
-}
-
 /// The policy so far.
 #[derive(Debug, Default)]
 pub(super) struct Text {
@@ -58,27 +49,27 @@ impl Text {
         }
         self.audits = true;
         self.top_line("audit-refused", "audit-refused = true".to_owned());
-        self.add_rule(&Rule {
-            name: "option-audit",
-            action: "audit",
-            paths: vec!["**".to_owned()],
-            keys: "",
-        });
+        self.add_rule("option-audit", "audit", "", ["**".to_owned()]);
         Ok(())
     }
 
-    /// Adds a rule, unless it has no paths.
-    pub(super) fn add_rule(&mut self, rule: &Rule<'_>) {
-        if rule.paths.is_empty() {
+    /// Adds a rule made from options, unless it has no paths. `keys` are further lines.
+    pub(super) fn add_rule(
+        &mut self,
+        name: &str,
+        action: &str,
+        keys: &str,
+        paths: impl IntoIterator<Item = String>,
+    ) {
+        let mut seen = HashSet::new();
+        let paths = paths
+            .into_iter()
+            .map(|path| format!("    {},\n", quoted(&path)));
+        let paths: String = paths.filter(|path| seen.insert(path.clone())).collect();
+        if paths.is_empty() {
             return;
         }
-        let mut seen = HashSet::new();
-        let paths = rule.paths.iter().filter(|path| seen.insert(*path));
-        let paths: String = paths
-            .map(|path| format!("    {},\n", quoted(path)))
-            .collect();
-        let name = quoted(&self.unique(rule.name));
-        let Rule { action, keys, .. } = rule;
+        let name = quoted(&self.unique(name));
         self.rules.push_str(&format!(
             "[[rule]]\nname = {name}\naction = \"{action}\"\n{keys}path = [\n{paths}]\n\n"
         ));

@@ -1,7 +1,7 @@
 //! Waiting for the next event of a share.
 
 use super::{END_TIMEOUT, ShareEvent, ShareSupervisor};
-use crate::channel::Message;
+use crate::channel::{Notice, Order};
 use crate::process::{Process, ProcessEvent};
 use crate::share::id_maps;
 use crate::share::workers::StandbyState;
@@ -70,12 +70,11 @@ impl ShareSupervisor {
         let worker = &mut self.workers[index];
         match worker.process.event(ready) {
             // Only on standby: later, an attacker may control the worker.
-            Some(ProcessEvent::Message(Message::MapIds)) if worker.connection.is_none() => {
+            Some(ProcessEvent::Message(Notice::MapIds)) if worker.connection.is_none() => {
                 let mapped = id_maps::map(&mut self.apart, worker.process.id(), &self.config);
-                let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
-                worker.process.tell(&answer);
+                worker.process.tell(&Order::IdsMapped(mapped));
             }
-            Some(ProcessEvent::Message(Message::Stuck(requests))) => {
+            Some(ProcessEvent::Message(Notice::Stuck(requests))) => {
                 tracing::debug!(requests, "the worker is stuck");
                 worker.process.begin_to_end(END_TIMEOUT);
             }
