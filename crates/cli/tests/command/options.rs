@@ -53,8 +53,9 @@ const OF_MOUNTS: &[Effect<Ground>] = &[
         of_file_system,
         "rw,user_id=0,group_id=0",
     ),
+    // With ACLs the kernel sets default_permissions itself.
     (
-        "allow_other",
+        "allow_other,noacl",
         of_file_system,
         "rw,user_id=0,group_id=0,default_permissions,allow_other",
     ),
