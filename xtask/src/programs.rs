@@ -32,9 +32,10 @@ const ALONE: &[&str] = &[
 
 /// Prefixes of the longest, which begin first, so that the last one to end does not run alone for long.
 const FIRST: &[&str] = &[
-    "thrufs-tests/po",
-    "thrufs-tests/relayed",
     "thrufs-cli/command",
+    "thrufs-tests/po",
+    "thrufs-tests/served",
+    "thrufs-tests/relayed",
     "thrufs-tests/",
 ];
 

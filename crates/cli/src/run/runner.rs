@@ -329,7 +329,8 @@ impl Runner {
         let Some(mut worker) = self.worker.take() else {
             return;
         };
-        if !worker.has_ended_within(END_TIMEOUT) {
+        // Before the command starts nothing is written, and there may be no mount with which the worker ends.
+        if self.command.is_none() || !worker.has_ended_within(END_TIMEOUT) {
             let _ = worker.channel.send(&Order::Stop);
             if !worker.has_ended_within(END_TIMEOUT) {
                 tracing::warn!("the worker does not end: killing it");

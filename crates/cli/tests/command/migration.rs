@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thrufs::NodeId;
 use thrufs_client::{Client, FrontEnd, FrontEndConfig, GuestMemory, MigrateError};
+use thrufs_test_report::is_full;
 
 const ROOT: NodeId = NodeId::ROOT;
 const READ_WRITE: i32 = 2;
-const MOVES: usize = 24;
 const ENTRIES: usize = 300;
 
 /// Two servers of one tree.
@@ -177,7 +177,7 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
         let namings = scope.spawn(|| work.name());
         let listings = scope.spawn(|| work.list());
         let mut longest = Duration::ZERO;
-        for number in 1..=MOVES {
+        for number in 1..=if is_full() { 24 } else { 8 } {
             // Some work is done between two migrations, even on a slow machine.
             let before = rounds.load(Ordering::Relaxed);
             wait_for("work between two moves", || {

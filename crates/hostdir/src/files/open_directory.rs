@@ -159,7 +159,9 @@ impl Stream {
         if self.start < self.end {
             return Ok(true);
         }
-        self.buffer.resize(BUFFER_BYTES, 0);
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; BUFFER_BYTES];
+        }
         // Also if that fails, as in a directory that was removed: what was returned is not returned again.
         (self.start, self.end) = (0, 0);
         self.end = getdents64(fd, &mut self.buffer)?;

@@ -32,7 +32,7 @@ fn together(body: impl Fn(usize) + Sync) {
 }
 
 fn threads_create_in_one_directory(env: &Env) {
-    const EACH: usize = 250;
+    const EACH: usize = 100;
     env.dir("dir");
     together(|thread| {
         for number in 0..EACH {

@@ -1,4 +1,4 @@
-//! Reading directories.
+//! Reading directories. Long ones are made beneath, at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,7 @@ fn five_thousand_entries(env: &Env) {
         .map(|number| format!("entry-{number:05}").into_bytes())
         .collect();
     for number in 0..5000 {
-        env.file(format!("dir/entry-{number:05}"), "");
+        fs::write(env.beneath(format!("dir/entry-{number:05}")), "").unwrap();
     }
     for _ in 0..2 {
         let found = entries(&open_dir(env, "dir"));
@@ -79,7 +79,7 @@ fn five_thousand_entries(env: &Env) {
 fn seek_to_a_known_place(env: &Env) {
     env.dir("dir");
     for number in 0..300 {
-        env.file(format!("dir/{number}"), "");
+        fs::write(env.beneath(format!("dir/{number}")), "").unwrap();
     }
     let mut dir = Dir::new(open_dir(env, "dir")).unwrap();
     let mut all = Vec::new();
@@ -124,7 +124,7 @@ fn removal_while_reading(env: &Env) {
     // As rm -r does: every name read is removed before the next is read.
     env.dir("dir");
     for number in 0..2000 {
-        env.file(format!("dir/a-name-of-some-length-{number}"), "");
+        fs::write(env.beneath(format!("dir/a-name-of-length-{number}")), "").unwrap();
     }
     let mut removed = 0;
     for entry in fs::read_dir(env.path("dir")).unwrap() {
@@ -139,7 +139,7 @@ fn removal_while_reading(env: &Env) {
 fn creation_while_reading_loses_nothing(env: &Env) {
     env.dir("dir");
     for number in 0..1000 {
-        env.file(format!("dir/old-{number}"), "");
+        fs::write(env.beneath(format!("dir/old-{number}")), "").unwrap();
     }
     let mut old = BTreeSet::new();
     for (at, entry) in fs::read_dir(env.path("dir")).unwrap().enumerate() {
@@ -157,7 +157,7 @@ fn creation_while_reading_loses_nothing(env: &Env) {
 fn two_readers_do_not_disturb_each_other(env: &Env) {
     env.dir("dir");
     for number in 0..500 {
-        env.file(format!("dir/{number}"), "");
+        fs::write(env.beneath(format!("dir/{number}")), "").unwrap();
     }
     let mut first = fs::read_dir(env.path("dir")).unwrap();
     let mut seen = first

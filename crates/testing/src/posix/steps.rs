@@ -110,7 +110,10 @@ fn inode_flags(letters: &str) -> IFlags {
 
 /// The bytes of a file that `pattern` makes.
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at * 7 + at / 256) as u8).collect()
+    let period: Vec<u8> = (0..1 << 16).map(|at| (at * 7 + at / 256) as u8).collect();
+    let mut bytes = period.repeat(length.div_ceil(period.len()));
+    bytes.truncate(length);
+    bytes
 }
 
 impl Script<'_> {
