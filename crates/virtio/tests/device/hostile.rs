@@ -134,7 +134,7 @@ fn arbitrary_descriptors_and_requests_are_survived() {
 fn arbitrary_vhost_user_messages_are_survived() {
     let files = memory(|_| ());
     let device = Arc::new(Device::new(sessions(&files), config()).unwrap());
-    let mut numbers = Random(77);
+    let mut numbers = Random(thrufs_test_report::seed());
     for round in 0..300 {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let serving = {
