@@ -1,5 +1,6 @@
 //! Plausible requests with random arguments.
 
+#[allow(clippy::unwrap_used, reason = "its tests are those of thrufs-abi")]
 #[path = "../../../../../crates/abi/tests/wire/samples.rs"]
 mod samples;
 
