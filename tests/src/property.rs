@@ -23,7 +23,7 @@ const STEPS: usize = 250;
 const OPEN_MAX: usize = 4;
 
 /// Few names, so that operations collide. Some are below others.
-const PATHS: [&str; 12] = [
+pub const PATHS: [&str; 12] = [
     "a",
     "b",
     "c",
@@ -56,7 +56,7 @@ fn size(random: &mut Random) -> u64 {
 }
 
 /// The first calls of every sequence, so that the others find something.
-const PRELUDE: [&str; 8] = [
+pub const PRELUDE: [&str; 8] = [
     "dir d",
     "dir f",
     "open a w,creat,excl 644",
@@ -67,7 +67,8 @@ const PRELUDE: [&str; 8] = [
     "open @1 d/a rw,append",
 ];
 
-fn call(random: &mut Random) -> String {
+/// One random call of [`Steps`].
+pub fn call(random: &mut Random) -> String {
     let (path, other) = (random.pick(&PATHS), random.pick(&PATHS));
     let file = format!("@{}", random.below(OPEN_MAX));
     let (offset, length) = (size(random), size(random));

@@ -12,8 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_tests::guard::Detach;
+use std::time::Duration;
 use thrufs_tests::skip_if;
 
 use rustix::fs::{CWD, FallocateFlags};
@@ -23,8 +22,6 @@ use rustix::process::Signal;
 use thrufs_sys::handle::{FileHandleBuf, name_to_handle, open_by_handle};
 use thrufs_testing::process::Process;
 use thrufs_tests::acknowledged::{check_blocks, write_and_sync};
-use thrufs_tests::connection::Connection;
-use thrufs_tests::fence::inject::write_by;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::is_unmounted_within;
 use thrufs_tests::mount_point::{is_mounted, must_skip, shrink_dcache};
@@ -138,150 +135,6 @@ fn a_killed_program_of_the_library_leaves_enotconn_or_unmounts_as_configured() {
     assert!(is_unmounted_within(mnt, END_TIMEOUT), "it stays");
     start(&["auto_unmount"]).finish();
     assert!(!is_mounted(mnt));
-}
-
-/// NOTIFY_INVAL_ENTRY of a name in the root.
-fn invalidation(name: &str) -> Vec<u8> {
-    const CODE: i32 = 3;
-    let length = u32::try_from(16 + 16 + name.len() + 1).unwrap();
-    let mut bytes = [length.to_ne_bytes(), CODE.to_ne_bytes()].concat();
-    bytes.extend(0_u64.to_ne_bytes());
-    bytes.extend(1_u64.to_ne_bytes());
-    bytes.extend(u32::try_from(name.len()).unwrap().to_ne_bytes());
-    bytes.extend(0_u32.to_ne_bytes());
-    bytes.extend(name.as_bytes());
-    bytes.push(0);
-    bytes
-}
-
-/// A descriptor of the connection, by number.
-fn device_of(worker: u32) -> i32 {
-    let all = fs::read_dir(format!("/proc/{worker}/fdinfo")).unwrap();
-    let device = all.flatten().find(|entry| {
-        fs::read_to_string(entry.path()).is_ok_and(|text| text.contains("fuse_connection"))
-    });
-    let name = device.expect("a device").file_name();
-    name.to_str().unwrap().parse().unwrap()
-}
-
-/// Waits until a thread of `process` with this name is in a state (proc_pid_stat(5)).
-fn thread_in_state(process: u32, name: &str, state: &str) -> i32 {
-    let mut found = None;
-    wait_until(&format!("{name} in state {state}"), || {
-        let mut threads = fs::read_dir(format!("/proc/{process}/task"))
-            .unwrap()
-            .flatten();
-        found = threads.find(|thread| {
-            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            stat.contains(&format!("({name}")) && stat.contains(&format!(") {state} "))
-        });
-        found.is_some()
-    });
-    found
-        .unwrap()
-        .file_name()
-        .to_str()
-        .unwrap()
-        .parse()
-        .unwrap()
-}
-
-fn stop(process: &Process) {
-    process.signal(Signal::STOP);
-    let runs = || {
-        let threads = fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
-        let stats = threads.flatten().map(|thread| thread.path().join("stat"));
-        stats
-            .filter_map(|stat| fs::read_to_string(stat).ok())
-            .any(|stat| !stat.contains(") T "))
-    };
-    wait_until("all threads to stop", || !runs());
-}
-
-/// Waits until a thread of this process with this name waits for a LOOKUP, under the directory's lock.
-fn waits_for_a_lookup(name: &str) {
-    let thread = thread_in_state(std::process::id(), name, "S");
-    wait_until("a lookup", || {
-        let stack = fs::read_to_string(format!("/proc/self/task/{thread}/stack"));
-        stack.unwrap().contains("fuse_lookup")
-    });
-}
-
-/// Waits until a thread waits for the file system beneath, which is stopped.
-fn waits_beneath(worker: u32) {
-    let asks = |thread: &Path| {
-        let call = fs::read_to_string(thread.join("syscall")).unwrap_or_default();
-        let number = call
-            .split(' ')
-            .next()
-            .and_then(|number| number.parse().ok());
-        let calls = [
-            libc::SYS_statx,
-            libc::SYS_openat,
-            libc::SYS_openat2,
-            libc::SYS_name_to_handle_at,
-        ];
-        number.is_some_and(|number: i64| calls.contains(&number))
-    };
-    let threads = || {
-        fs::read_dir(format!("/proc/{worker}/task"))
-            .unwrap()
-            .flatten()
-    };
-    wait_until("a thread to wait for the source", || {
-        threads().any(|thread| asks(&thread.path()))
-    });
-}
-
-/// The notifier waits for the lock of a directory in which a caller waits for the worker: the worker cannot
-/// die, and holds the connection. A thread of the worker sends what the library would.
-#[test]
-fn a_worker_killed_while_its_notifier_waits_releases_all_callers() {
-    if cfg!(not(target_arch = "x86_64")) {
-        thrufs_test_report::skipped("written for x86-64");
-        return;
-    }
-    over_each(|transport| {
-        let ground = Ground::prepare(Lower::Default).unwrap();
-        let source = ground.source().to_str().unwrap();
-        let _unmount = Detach(ground.source());
-        let beneath = Process::start(&programs::slow_files(), &[source]);
-        assert_eq!(beneath.line(), "ok");
-        let mut server = Server::start(&ground, &transport.with("cache=always"), None);
-        // So that this name is looked up, under the directory's lock.
-        fs::metadata(ground.mnt()).unwrap();
-        let worker = server.worker();
-        let connection = Connection::of(ground.mnt());
-        stop(&beneath);
-        let look = |name: &str| {
-            let path = ground.mnt().join(name);
-            let caller = thread::Builder::new().name(name.to_owned());
-            caller
-                .spawn(move || fs::metadata(path).unwrap_err())
-                .unwrap()
-        };
-        let mut callers = vec![look("file-0")];
-        waits_for_a_lookup("file-0");
-        waits_beneath(worker);
-        let notifier = thread_in_state(worker, "thrufs-notify", "S");
-        write_by(notifier, device_of(worker), &invalidation("file-1")).unwrap();
-        thread_in_state(worker, "thrufs-notify", "D");
-        callers.extend(["file-1", "file-2"].map(look));
-
-        let start = Instant::now();
-        kill_process(worker, Signal::KILL);
-        while !callers.iter().all(thread::JoinHandle::is_finished) {
-            if start.elapsed() > END_TIMEOUT {
-                connection.abort();
-                panic!("callers hang");
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        eprintln!("{transport}: all free after {:?}", start.elapsed());
-        let status = server.ended_within(END_TIMEOUT).expect("it ends");
-        assert!(!status.success());
-        assert!(is_dead(ground.mnt()), "the mount stays");
-    });
 }
 
 #[test]

@@ -53,7 +53,6 @@ const TWICE: &[&str] = &[
     "thrufs-tests/lifetime ",
     "thrufs-tests/relayed ",
     "thrufs-tests/requests ",
-    "thrufs-tests/resume ",
     "thrufs-tests/uring ",
 ];
 
@@ -266,7 +265,7 @@ mod tests {
         let others = failing_once("thrufs-cli/command");
         let failure = run(&[flaky, others], &[]).expect_err("others never run again");
         assert_eq!(failure.to_string(), "tests failed: thrufs-cli/command");
-        let names = ["closing", "lifetime", "resume"];
+        let names = ["closing", "lifetime", "relayed"];
         let three = names.map(|name| failing_once(&format!("thrufs-tests/{name}")));
         assert_eq!(three.len(), FLAKY_MAX + 1);
         let failure = run(&three, &[]).expect_err("three are too many");

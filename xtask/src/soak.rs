@@ -24,9 +24,7 @@ const RANDOM: &[&str] = &[
     "thrufs-tests/passthrough",
     "thrufs-tests/policy",
     "thrufs-tests/property",
-    "thrufs-tests/resume",
     "thrufs-tests/served",
-    "thrufs-tests/succession",
     "thrufs-virtio/device",
     "thrufs-virtio/thrufs_virtio",
 ];

@@ -31,8 +31,8 @@ pub use config::FrontEndConfig;
 pub use error::{ConnectError, ExchangeError, QueueError, SubmitError};
 pub use handshake::Agreed;
 pub use migration::{GuestMemory, MigrateError};
-pub use queue::{Completion, Parts, Queue, Token};
-pub use ring::{RawDescriptor, descriptor_flags};
+pub use queue::{Completion, Parts, Queue};
+
 pub use shared_queue::QueueGuard;
 pub use window::{Window, WindowBehaviour, WindowConfig, WindowError};
 

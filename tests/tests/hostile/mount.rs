@@ -13,6 +13,7 @@ use thrufs_testing::Random;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::must_skip;
 use thrufs_tests::programs;
+use thrufs_tests::property::PATHS;
 use thrufs_tests::server::Server;
 use thrufs_tests::wait_until;
 
@@ -67,10 +68,7 @@ impl Hour<'_> {
         let _ends = StopAll(&self.ends);
         let mut random = Random(seed);
         while self.goes_on() {
-            let name = |random: &mut Random| {
-                let source = self.ground.source();
-                source.join(format!("n{}", random.number() % 12))
-            };
+            let name = |random: &mut Random| self.ground.source().join(random.pick(&PATHS));
             let (one, other) = (name(&mut random), name(&mut random));
             let _ = match random.number() % 4 {
                 0 => {

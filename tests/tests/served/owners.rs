@@ -80,15 +80,27 @@ fn in_a_sticky_directory_only_owners_remove_names() {
         let directory = served.path("directory");
         fs::create_dir_all(&directory).unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(bits)).unwrap();
-        for name in ["removed", "renamed"] {
+        for name in ["removed", "renamed", "replaced", "exchanged"] {
             fs::write(directory.join(name), "").unwrap();
             chown(directory.join(name), Some(OWNER), Some(OWNER)).unwrap();
         }
+        fs::create_dir(directory.join("directory")).unwrap();
+        chown(directory.join("directory"), Some(OWNER), Some(OWNER)).unwrap();
+        for name in ["own", "own-as-well"] {
+            fs::write(directory.join(name), "").unwrap();
+            chown(directory.join(name), Some(caller), Some(caller)).unwrap();
+        }
         let node = served.root().walk("directory").unwrap();
         let user = served.user(caller, caller);
-        assert_eq!(user.unlink(node, b"removed"), expected, "{bits:o} {caller}");
-        let renamed = user.rename((node, b"renamed"), (node, b"new"), 0);
-        assert_eq!(renamed, expected, "{bits:o} {caller}");
+        let renamed = |from: &[u8], to: &[u8], flags| user.rename((node, from), (node, to), flags);
+        let outcomes = [
+            user.unlink(node, b"removed"),
+            user.rmdir(node, b"directory"),
+            renamed(b"renamed", b"new", 0),
+            renamed(b"own", b"replaced", 0),
+            renamed(b"exchanged", b"own-as-well", libc::RENAME_EXCHANGE),
+        ];
+        assert_eq!(outcomes, [expected; 5], "{bits:o} {caller}");
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -1,435 +1,218 @@
-//! Random changes beneath, of every kind, and a record of them.
+//! Random changes beneath: the operations of the property tests, and what only following is about.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
-use rustix::fs::{CWD, FallocateFlags, XattrFlags};
+use rustix::fs::{CWD, XattrFlags};
 use thrufs_sys::handle::{self, FileHandleBuf};
 use thrufs_testing::Random;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::steps::Steps;
-use thrufs_tests::acl;
 use thrufs_tests::mount_point::shrink_dcache;
+use thrufs_tests::{acl, property};
 
-/// The names that anything may have.
-pub const NAMES: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+use crate::soak::Soak;
 
-/// Directories in directories.
-const DEPTH_MAX: usize = 3;
+/// The names that anything may have. Only a fifo has the last one: no other call may wait in its opening.
+pub const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "p"];
 
-/// Descriptors for writing that stay open, and maps.
-const WRITERS_MAX: usize = 6;
-
-/// Largest file: some pages.
-const FILE_BYTES_MAX: usize = 20_000;
+/// Files that are held open for writing, as [`property::call`] names them, and stores through maps.
+const WRITERS: [&str; 4] = ["@0", "@1", "@2", "@3"];
+const MAPS: [&str; 4] = ["@map0", "@map1", "@map2", "@map3"];
 
 /// Writes to one file, at intervals in which one is reported by itself: more than it takes until the server wants
 /// no more events about it.
 const OFTEN: usize = 40;
 const INTERVAL: Duration = Duration::from_micros(1200);
 
-/// Records that are kept.
-const RECORDS_MAX: usize = 4000;
-
-/// A kind of change, and how often it is chosen.
-type Kind = (usize, fn(&mut Changes) -> io::Result<String>);
-
-const KINDS: [Kind; 27] = [
-    (10, Changes::create),
-    (6, Changes::write),
-    (5, Changes::append),
-    (4, Changes::truncate),
-    (8, Changes::unlink),
-    (10, Changes::rename),
-    (2, Changes::exchange),
-    (6, Changes::make_directory),
-    (3, Changes::remove_directory),
-    (4, Changes::rename_directory),
-    (5, Changes::change_mode),
-    (4, Changes::change_owner),
-    (4, Changes::change_times),
-    (5, Changes::link),
-    (3, Changes::symlink),
-    (2, Changes::make_fifo),
-    (4, Changes::set_attribute),
-    (2, Changes::remove_attribute),
-    (3, Changes::set_acl),
-    (3, Changes::store_by_map),
-    (3, Changes::open_writer),
-    (6, Changes::write_by_writer),
-    (3, Changes::close_writer),
-    (2, Changes::write_often),
-    (3, Changes::move_out),
-    (3, Changes::move_in),
-    (6, Changes::change_crowd),
-];
-
-/// By names in directories that are not served.
-const OUTSIDE: [Kind; 3] = [
-    (1, Changes::link_outside),
-    (2, Changes::write_outside),
-    (2, Changes::change_mode_outside),
-];
-
-/// By file handles, which takes root.
-const BY_HANDLE: [Kind; 1] = [(4, Changes::change_by_handle)];
-
 /// A directory of more names than one request returns, and how many there are at first.
 pub const CROWD: &str = "crowd";
 const CROWD_NAMES: usize = 1500;
 const CROWD_CHANGES_MAX: usize = 60;
 
-struct Record {
-    at: Instant,
-    what: String,
-}
+/// Calls that are kept for a report.
+const CALLS_MAX: usize = 60;
+
+/// How often a change is tried: many fail.
+const TRIES_MAX: usize = 8;
+
+/// Calls of the property tests that change nothing.
+const READS: [&str; 6] = ["cat", "readlink", "getxattr", "list", "state", "fsync"];
+
+/// Kinds of changes beside those of the property tests, and the first that is made by a name in a directory which is
+/// not served.
+const KINDS: usize = 16;
+const OUTSIDE: usize = 13;
 
 /// The name in the crowd with a number, long enough for few to fit in one request.
 fn crowd_name(number: usize) -> String {
     format!("one-of-many-names-{number:05}")
 }
 
-pub struct Changes {
-    random: Random,
-    steps: Steps,
-    /// Where others serve the source, by which some changes are made.
-    writable: Vec<PathBuf>,
+pub struct Changes<'a> {
+    soak: &'a Soak,
     source: PathBuf,
-    outside: PathBuf,
-    has_stray_links: bool,
-    shows_handles: bool,
-    writers: Vec<(PathBuf, File)>,
-    maps: Vec<Mapping>,
-    records: VecDeque<Record>,
+    random: Random,
+    /// By the source, and by other servers of it.
+    roots: Vec<Steps>,
+    calls: VecDeque<String>,
     pub count: u64,
 }
 
-/// A record of a change to a path.
-fn told(what: impl std::fmt::Display, path: &Path) -> io::Result<String> {
-    Ok(format!("{what} {} #{}", path.display(), ino(path)))
-}
-
-/// The same of one by an open file, which may be at another path by now.
-fn told_of(what: &str, (path, file): &(PathBuf, File)) -> io::Result<String> {
-    let number = file.metadata()?.ino();
-    Ok(format!("{what} once {} #{number}", path.display()))
-}
-
-fn ino(path: &Path) -> u64 {
-    fs::symlink_metadata(path).map_or(0, |found| found.ino())
-}
-
-/// What is a file beneath may be a fifo by another mount, whose opening must not wait.
-fn writing() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).custom_flags(libc::O_NONBLOCK);
-    options
-}
-
-impl Changes {
-    pub fn new(
-        source: &Path,
-        outside: &Path,
-        writable: &[PathBuf],
-        has_stray_links: bool,
-        shows_handles: bool,
-        seed: u64,
-    ) -> Changes {
+impl Changes<'_> {
+    pub fn new(soak: &Soak) -> Changes<'_> {
+        let source = soak.order.source.clone();
         let crowd = source.join(CROWD);
         fs::create_dir(&crowd).unwrap();
         (0..CROWD_NAMES).for_each(|it| fs::write(crowd.join(crowd_name(it)), "").unwrap());
-        Changes {
-            random: Random(seed),
-            steps: Steps::new(source.to_owned(), source.to_owned()),
-            writable: writable.to_owned(),
-            source: source.to_owned(),
-            outside: outside.to_owned(),
-            has_stray_links,
-            shows_handles,
-            writers: Vec::new(),
-            maps: Vec::new(),
-            records: VecDeque::new(),
+        let roots = [&source].into_iter().chain(&soak.writable);
+        let roots = roots.map(|root| Steps::new(root.clone(), root.clone()));
+        let mut changes = Changes {
+            soak,
+            random: Random(soak.order.seed),
+            roots: roots.collect(),
+            calls: VecDeque::new(),
             count: 0,
+            source,
+        };
+        for call in property::PRELUDE {
+            changes.call(0, call).unwrap();
         }
+        changes
     }
 
-    /// One change, which may fail.
+    /// One change.
     pub fn one(&mut self) {
-        let outside: &[Kind] = if self.has_stray_links { &OUTSIDE } else { &[] };
-        let by_handle: &[Kind] = if self.shows_handles { &BY_HANDLE } else { &[] };
-        let kinds = KINDS.iter().chain(outside).chain(by_handle);
-        let kinds: Vec<Kind> = kinds.copied().collect();
-        let mut at = self.random.below(kinds.iter().map(|kind| kind.0).sum());
-        let kind = kinds.iter().find(|kind| {
-            let is_it = at < kind.0;
-            at = at.saturating_sub(kind.0);
-            is_it
-        });
-        let begun = Instant::now();
-        let Ok(what) = kind.unwrap().1(self) else {
+        let Some(call) = (0..TRIES_MAX).find_map(|_| self.any().ok()) else {
             return;
         };
         self.count += 1;
-        let what = what.replace(&format!("{}/", self.source.display()), "");
-        self.records.push_back(Record { at: begun, what });
-        if self.records.len() > RECORDS_MAX {
-            self.records.pop_front();
+        self.calls.push_back(call);
+        if self.calls.len() > CALLS_MAX {
+            self.calls.pop_front();
         }
     }
 
-    /// A call of [`Steps`]. Returns it with the inodes that its names had and have.
-    fn did(&mut self, call: &str) -> io::Result<String> {
-        let words: Vec<&str> = call.split(' ').collect();
-        let numbers = || words[1..].iter().map(|word| ino(Path::new(word)));
-        let mut touched: BTreeSet<u64> = numbers().collect();
-        self.steps.call(&words)?;
-        touched.extend(numbers());
-        let touched: String = touched.iter().map(|number| format!(" #{number}")).collect();
-        Ok(format!("{call}{touched}"))
+    fn any(&mut self) -> io::Result<String> {
+        if self.random.once_in(3) {
+            return self.other();
+        }
+        let call = property::call(&mut self.random);
+        if READS.iter().any(|word| call.starts_with(word)) {
+            return Err(io::ErrorKind::Other.into());
+        }
+        let root = match self.random.once_in(3) {
+            true => self.random.below(self.roots.len()),
+            false => 0,
+        };
+        self.call(root, &call)
+    }
+
+    /// The last calls.
+    pub fn history(&self) -> String {
+        Vec::from_iter(self.calls.iter().map(String::as_str)).join("\n    ")
     }
 
     /// Stores through maps are promised once those are closed.
     pub fn close_maps(&mut self) {
-        self.maps.clear();
+        for map in MAPS {
+            self.roots[0].call(&["close", map]).unwrap();
+        }
     }
 
-    /// The last changes that touched a path or an inode, or a directory above it.
-    pub fn history(&self, path: &str, inodes: &[u64]) -> String {
-        let inodes: Vec<String> = inodes.iter().map(|ino| format!("#{ino} ")).collect();
-        let touched = |record: &&Record| {
-            let what = format!("{} ", record.what);
-            let mut words = what.split([' ', '#']);
-            inodes.iter().any(|ino| what.contains(ino.as_str()))
-                || words.any(|word| {
-                    !word.is_empty() && (word == path || path.starts_with(&format!("{word}/")))
-                })
+    fn call(&mut self, root: usize, call: &str) -> io::Result<String> {
+        let mut words: Vec<&str> = call.split_whitespace().collect();
+        // A server without privilege must be able to open what it watches.
+        let sets_mode = matches!(words[0], "dir" | "chmod") || call.contains("creat");
+        let mode = words.last().filter(|_| sets_mode && words.len() > 2);
+        let mode = mode.and_then(|word| u32::from_str_radix(word, 8).ok());
+        let mode = mode.map(|mode| format!("{:o}", mode | 0o700));
+        if let (Some(mode), Some(last)) = (&mode, words.last_mut()) {
+            *last = mode;
+        }
+        if !self.soak.has_stray_links && self.is_stray(&words) {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.roots[root].call(&words)?;
+        Ok(format!("{root} {}", words.join(" ")))
+    }
+
+    /// A second name in a directory without a mark is not reported, nor what is written by it. A second name beside the
+    /// first makes the server watch the file itself.
+    fn is_stray(&self, words: &[&str]) -> bool {
+        match *words {
+            ["open", writer, path, ..] if writer.starts_with('@') => {
+                fs::metadata(self.source.join(path)).is_ok_and(|found| found.nlink() > 1)
+            }
+            ["link", from, to] => {
+                let Ok(found) = fs::symlink_metadata(self.source.join(from)) else {
+                    return false;
+                };
+                let is_open = WRITERS.iter().any(|writer| {
+                    let open = self.roots[0].stat(writer);
+                    open.is_ok_and(|open| open.st_ino == found.ino())
+                });
+                is_open || found.nlink() == 1 && Path::new(from).parent() != Path::new(to).parent()
+            }
+            _ => false,
+        }
+    }
+
+    /// What the property tests do not do.
+    fn other(&mut self) -> io::Result<String> {
+        let kinds = if self.soak.has_stray_links {
+            KINDS
+        } else {
+            OUTSIDE
         };
-        let found = self.records.iter().rev().filter(touched).take(14);
-        let lines = found.map(|it| format!("    {:?} ago: {}\n", it.at.elapsed(), it.what));
-        lines.collect()
-    }
-
-    /// How many names lead to a path from the root.
-    fn depth(&self, path: &Path) -> usize {
-        let roots = self.writable.iter().chain([&self.source]);
-        let within = roots.filter_map(|root| path.strip_prefix(root).ok());
-        within.map(|path| path.components().count()).sum()
-    }
-
-    fn directory(&mut self) -> PathBuf {
-        let (mut at, others) = (self.source.clone(), self.writable.len());
-        if others > 0 && self.random.once_in(3) {
-            at.clone_from(&self.writable[self.random.below(others)]);
-        }
-        for _ in 0..self.random.below(DEPTH_MAX + 1) {
-            let found = fs::read_dir(&at).into_iter().flatten().flatten();
-            let found = found.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            let found: Vec<_> = found.map(|entry| entry.path()).collect();
-            if found.is_empty() {
-                break;
+        let path = self.random.pick(&property::PATHS);
+        let outside = format!("../outside/{}", self.random.pick(&NAMES[..6]));
+        let call = match self.random.below(kinds) {
+            0 => {
+                let id = 5000 + self.random.below(3);
+                format!("chown {path} {id} {}", id + 1)
             }
-            at.clone_from(&found[self.random.below(found.len())]);
-        }
-        at
-    }
-
-    /// Any name, perhaps of nothing.
-    fn name(&mut self) -> PathBuf {
-        let name = self.random.pick(&NAMES);
-        self.directory().join(name)
-    }
-
-    fn existing(&mut self, is_wanted: impl Fn(&fs::Metadata) -> bool) -> io::Result<PathBuf> {
-        for _ in 0..20 {
-            let path = self.name();
-            if fs::symlink_metadata(&path).is_ok_and(|found| is_wanted(&found)) {
-                return Ok(path);
+            1 => {
+                let calls = [
+                    "fifo p 644",
+                    "unlink p",
+                    "rename2 0 p d/p",
+                    "rename2 0 d/p p",
+                ];
+                self.random.pick(&calls).to_owned()
             }
-        }
-        Err(io::ErrorKind::NotFound.into())
-    }
-
-    fn file(&mut self) -> io::Result<PathBuf> {
-        self.existing(fs::Metadata::is_file)
-    }
-
-    fn anything(&mut self) -> io::Result<PathBuf> {
-        self.existing(|_| true)
-    }
-
-    fn bytes(&mut self) -> Vec<u8> {
-        let most = FILE_BYTES_MAX >> self.random.below(8);
-        let length = self.random.below(most);
-        self.random.bytes(length)
-    }
-
-    fn create(&mut self) -> io::Result<String> {
-        let (path, bytes) = (self.name(), self.bytes());
-        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let existed = path.exists();
-        writing()
-            .create(true)
-            .truncate(true)
-            .open(&path)?
-            .write_all_at(&bytes, 0)?;
-        told(format!("existed={existed} create"), &path)
-    }
-
-    fn write(&mut self) -> io::Result<String> {
-        let (path, bytes) = (self.file()?, self.bytes());
-        let offset = self.random.below(FILE_BYTES_MAX) as u64;
-        writing().open(&path)?.write_all_at(&bytes, offset)?;
-        told(format!("at {offset} write"), &path)
-    }
-
-    fn append(&mut self) -> io::Result<String> {
-        let (path, bytes) = (self.file()?, self.bytes());
-        io::Write::write_all(&mut writing().append(true).open(&path)?, &bytes)?;
-        told("append", &path)
-    }
-
-    fn truncate(&mut self) -> io::Result<String> {
-        let path = self.file()?;
-        let length = self.random.below(FILE_BYTES_MAX) as u64;
-        let file = writing().open(&path)?;
-        if self.random.once_in(3) {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(&file, flags, length, 5000)?;
-            return told("punch", &path);
-        }
-        file.set_len(length)?;
-        told(format!("to {length} truncate"), &path)
-    }
-
-    fn unlink(&mut self) -> io::Result<String> {
-        let path = self.existing(|found| !found.is_dir())?;
-        self.did(&format!("unlink {}", path.display()))
-    }
-
-    fn rename(&mut self) -> io::Result<String> {
-        let (from, to) = (self.existing(|found| !found.is_dir())?, self.name());
-        self.renamed("0", &from, &to)
-    }
-
-    fn exchange(&mut self) -> io::Result<String> {
-        let (from, to) = (self.anything()?, self.anything()?);
-        self.renamed("exchange", &from, &to)
-    }
-
-    fn rename_directory(&mut self) -> io::Result<String> {
-        let (from, to) = (self.existing(fs::Metadata::is_dir)?, self.name());
-        if self.depth(&to) > DEPTH_MAX {
-            return Err(io::ErrorKind::Other.into());
-        }
-        self.renamed("0", &from, &to)
-    }
-
-    fn renamed(&mut self, flags: &str, from: &Path, to: &Path) -> io::Result<String> {
-        self.did(&format!(
-            "rename2 {flags} {} {}",
-            from.display(),
-            to.display()
-        ))
-    }
-
-    fn make_directory(&mut self) -> io::Result<String> {
-        let path = self.name();
-        if self.depth(&path) > DEPTH_MAX {
-            return Err(io::ErrorKind::Other.into());
-        }
-        self.did(&format!("dir {}", path.display()))
-    }
-
-    fn remove_directory(&mut self) -> io::Result<String> {
-        let path = self.existing(fs::Metadata::is_dir)?;
-        let number = ino(&path);
-        if self.random.once_in(3) {
-            fs::remove_dir_all(&path)?;
-            return Ok(format!("rm -r {} #{number}", path.display()));
-        }
-        self.did(&format!("rmdir {}", path.display()))
-    }
-
-    /// Readable to the owner, as a server without privilege must open what it watches.
-    fn change_mode(&mut self) -> io::Result<String> {
-        let path = self.existing(|found| !found.is_symlink())?;
-        let least = if path.is_dir() { 0o700 } else { 0o400 };
-        let mode = least | self.random.below(0o10_000) as u32;
-        self.did(&format!("chmod {} {mode:o}", path.display()))
-    }
-
-    fn change_owner(&mut self) -> io::Result<String> {
-        let path = self.anything()?;
-        let id = 5000 + self.random.below(3) as u32;
-        self.did(&format!("chown {} {id} {}", path.display(), id + 1))
-    }
-
-    fn change_times(&mut self) -> io::Result<String> {
-        let (path, time) = (self.anything()?, self.random.below(1_000_000_000));
-        self.did(&format!("times {} {time} {time}", path.display()))
-    }
-
-    /// A second name in a directory without a mark is not reported, nor what is written by it. So without
-    /// stray links the second name is beside the first, which makes the server watch the file itself.
-    fn link(&mut self) -> io::Result<String> {
-        let (from, mut to) = (self.existing(|found| !found.is_dir())?, self.name());
-        let found = fs::symlink_metadata(&from)?;
-        if !self.has_stray_links {
-            if self.is_open(found.ino()) {
-                return Err(io::ErrorKind::Other.into());
+            2 => return self.set_acl(path),
+            3 => return self.store_by_map(path),
+            4 | 5 => return self.write_often(path),
+            6 => {
+                let path = self.source.join(path);
+                fs::remove_dir_all(&path)?;
+                return Ok(format!("rm -r {}", path.display()));
             }
-            if found.nlink() == 1 {
-                to = from.with_file_name(self.random.pick(&NAMES));
+            7 | 8 => return self.change_crowd(),
+            9 => format!("rename2 0 {path} {outside}"),
+            10 => format!("rename2 0 {outside} {path}"),
+            11 => {
+                let (writer, start) = (self.random.pick(&WRITERS), self.random.below(20_000));
+                format!("allocate {writer} {start} 5000 punch,keep")
             }
-        }
-        self.linked(&from, &to)
+            12 if self.soak.shows_handles() => return self.change_by_handle(path),
+            12 => format!("truncate {path} 0"),
+            13 => format!("link {path} {outside}"),
+            14 => format!("fill {outside} 0 {} 7", self.random.below(9000)),
+            _ => format!("chmod {outside} {:o}", self.random.below(0o1000)),
+        };
+        self.call(0, &call)
     }
 
-    fn is_open(&self, number: u64) -> bool {
-        let is_it = |file: &File| file.metadata().is_ok_and(|found| found.ino() == number);
-        self.writers.iter().any(|(_, file)| is_it(file))
-    }
-
-    fn linked(&mut self, from: &Path, to: &Path) -> io::Result<String> {
-        self.did(&format!("link {} {}", from.display(), to.display()))
-    }
-
-    fn symlink(&mut self) -> io::Result<String> {
-        let (path, number) = (self.name(), self.random.below(1000));
-        self.did(&format!("symlink target-{number} {}", path.display()))
-    }
-
-    fn make_fifo(&mut self) -> io::Result<String> {
-        let path = self.name();
-        self.did(&format!("fifo {} 644", path.display()))
-    }
-
-    fn attribute(&mut self) -> &'static str {
-        self.random.pick(&["user.one", "user.two"])
-    }
-
-    fn set_attribute(&mut self) -> io::Result<String> {
-        let (path, name) = (self.anything()?, self.attribute());
-        let value = self.random.number();
-        self.did(&format!("setxattr {} {name} {value:x}", path.display()))
-    }
-
-    fn remove_attribute(&mut self) -> io::Result<String> {
-        let (path, name) = (self.anything()?, self.attribute());
-        self.did(&format!("rmxattr {} {name}", path.display()))
-    }
-
-    fn set_acl(&mut self) -> io::Result<String> {
-        let path = self.existing(|found| found.is_file() || found.is_dir())?;
+    fn set_acl(&mut self, path: &str) -> io::Result<String> {
         let list = acl::List {
             group: self.random.below(8) as u16,
             others: self.random.below(8) as u16,
@@ -437,76 +220,39 @@ impl Changes {
             user: Some((5000, self.random.below(8) as u16)),
             other_group: None,
         };
-        let name = if path.is_dir() && self.random.once_in(2) {
+        let at = self.source.join(path);
+        let name = if at.is_dir() && self.random.once_in(2) {
             "system.posix_acl_default"
         } else {
             acl::NAME
         };
-        rustix::fs::setxattr(&path, name, &list.value_with(&[]), XattrFlags::empty())?;
-        told(name, &path)
+        rustix::fs::lsetxattr(&at, name, &list.value_with(&[]), XattrFlags::empty())?;
+        Ok(format!("{name} {path}"))
     }
 
-    fn store_by_map(&mut self) -> io::Result<String> {
-        let (path, byte) = (self.file()?, self.random.bytes(1));
-        let file = writing().read(true).open(&path)?;
-        let length = file.metadata()?.len() as usize;
-        if length == 0 {
-            return Err(io::ErrorKind::InvalidInput.into());
+    fn store_by_map(&mut self, path: &str) -> io::Result<String> {
+        let mapped = self.call(0, &format!("open @mapped {path} rw"))?;
+        let length = self.roots[0].stat("@mapped")?.st_size as usize;
+        if length > 0 {
+            let (map, at) = (self.random.pick(&MAPS), self.random.below(length));
+            self.call(0, &format!("map {map} @mapped {length} shared"))?;
+            self.call(0, &format!("store {map} {at} s"))?;
         }
-        let mut map = Mapping::new(&file, length, Sharing::Shared)?;
-        map.store(self.random.below(length), &byte);
-        if self.random.once_in(2) && self.maps.len() < WRITERS_MAX {
-            self.maps.push(map);
-        }
-        told("map store", &path)
+        self.call(0, "close @mapped")?;
+        Ok(format!("{mapped} store"))
     }
 
-    fn open_writer(&mut self) -> io::Result<String> {
-        let path = self.file()?;
-        let is_stray = fs::symlink_metadata(&path)?.nlink() > 1 && !self.has_stray_links;
-        if self.writers.len() == WRITERS_MAX || is_stray {
-            return Err(io::ErrorKind::Other.into());
-        }
-        let file = writing().open(&path)?;
-        let what = told("open writer", &path);
-        self.writers.push((path, file));
-        what
-    }
-
-    fn write_by_writer(&mut self) -> io::Result<String> {
-        if self.writers.is_empty() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let bytes = self.bytes();
-        let at = self.random.below(self.writers.len());
-        let offset = self.random.below(FILE_BYTES_MAX) as u64;
-        self.writers[at].1.write_all_at(&bytes, offset)?;
-        told_of("write by writer", &self.writers[at])
-    }
-
-    /// By a writer that may stay, so that it is written again later.
-    fn write_often(&mut self) -> io::Result<String> {
-        if self.writers.is_empty() || self.random.once_in(3) {
-            self.open_writer()?;
-        }
-        let at = self.random.below(self.writers.len());
-        let offset = self.random.below(FILE_BYTES_MAX - OFTEN) as u64;
+    /// By a writer that stays, so that it is written again later.
+    fn write_often(&mut self, path: &str) -> io::Result<String> {
+        let writer = self.random.pick(&WRITERS);
+        let opened = self.call(0, &format!("open {writer} {path} rw"))?;
+        let offset = self.random.below(20_000);
         for count in 0..OFTEN {
-            let byte = self.random.bytes(1);
-            self.writers[at]
-                .1
-                .write_all_at(&byte, offset + count as u64)?;
-            std::thread::sleep(INTERVAL);
+            let byte = self.random.below(256);
+            self.call(0, &format!("fill {writer} {} 1 {byte}", offset + count))?;
+            thread::sleep(INTERVAL);
         }
-        told_of("write often by writer", &self.writers[at])
-    }
-
-    fn close_writer(&mut self) -> io::Result<String> {
-        if self.writers.is_empty() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let at = self.random.below(self.writers.len());
-        told_of("close writer", &self.writers.swap_remove(at))
+        Ok(format!("{opened} often"))
     }
 
     fn change_crowd(&mut self) -> io::Result<String> {
@@ -519,64 +265,25 @@ impl Changes {
                 Err(_) => fs::write(&path, "")?,
             }
         }
-        Ok(format!("{changes} names of {}", crowd.display()))
+        Ok(format!("{changes} names of {CROWD}"))
     }
 
     /// Of a file whose name is not in memory: no directory gets an event about it. A server without file handles has
     /// a descriptor of each file that is known above, which keeps the name.
-    fn change_by_handle(&mut self) -> io::Result<String> {
-        let (path, bytes) = (self.file()?, self.bytes());
-        let number = ino(&path);
+    fn change_by_handle(&mut self, path: &str) -> io::Result<String> {
+        let at = self.source.join(path);
+        if !fs::symlink_metadata(&at)?.is_file() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let source = File::open(&self.source)?;
         let mut file = FileHandleBuf::new();
-        let name = CString::new(path.as_os_str().as_bytes())?;
+        let name = CString::new(at.as_os_str().as_bytes())?;
         handle::name_to_handle(CWD, &name, 0, &mut file)?;
-        shrink_dcache(&self.outside.join(".."))?;
-        let flags = libc::O_RDWR | libc::O_NONBLOCK;
-        let file = File::from(handle::open_by_handle(source.as_fd(), &file, flags)?);
-        file.write_all_at(&bytes, self.random.below(FILE_BYTES_MAX) as u64)?;
+        shrink_dcache(&self.soak.outside.join(".."))?;
+        let file = File::from(handle::open_by_handle(source.as_fd(), &file, libc::O_RDWR)?);
+        file.write_all_at(b"by handle", self.random.below(20_000) as u64)?;
         let mode = 0o400 | self.random.below(0o1000) as u32;
         file.set_permissions(Permissions::from_mode(mode))?;
-        Ok(format!("by handle {} #{number} {mode:o}", path.display()))
-    }
-
-    fn change_mode_outside(&mut self) -> io::Result<String> {
-        let path = self.place_outside();
-        if !fs::symlink_metadata(&path)?.is_file() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let mode = 0o400 | self.random.below(0o1000) as u32;
-        self.did(&format!("chmod {} {mode:o}", path.display()))
-    }
-
-    fn place_outside(&mut self) -> PathBuf {
-        self.outside.join(self.random.pick(&NAMES))
-    }
-
-    fn move_out(&mut self) -> io::Result<String> {
-        let (from, to) = (self.anything()?, self.place_outside());
-        self.renamed("0", &from, &to)
-    }
-
-    fn move_in(&mut self) -> io::Result<String> {
-        let (from, to) = (self.place_outside(), self.name());
-        if self.depth(&to) > DEPTH_MAX {
-            return Err(io::ErrorKind::Other.into());
-        }
-        self.renamed("0", &from, &to)
-    }
-
-    fn link_outside(&mut self) -> io::Result<String> {
-        let (from, to) = (self.file()?, self.place_outside());
-        self.linked(&from, &to)
-    }
-
-    fn write_outside(&mut self) -> io::Result<String> {
-        let (path, bytes) = (self.place_outside(), self.bytes());
-        if !fs::symlink_metadata(&path)?.is_file() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        writing().open(&path)?.write_all_at(&bytes, 0)?;
-        told("write outside", &path)
+        Ok(format!("by handle {path} {mode:o}"))
     }
 }

@@ -1,20 +1,17 @@
 //! Everything that the mount shows, compared with what is beneath.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs::{self, File, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use thrufs_testing::xattrs;
 
 use crate::changes::{CROWD, NAMES};
 use crate::readers::{Held, open_regular};
-
-/// How long a difference is watched. One that a timeout of a second ends is told apart from one that stays.
-const WATCHED: Duration = Duration::from_secs(3);
+use crate::soak::Soak;
 
 /// Most stale answers of one round that are reported: of a mount that has ended, all are.
 const STALE_MAX: usize = 6;
@@ -22,220 +19,116 @@ const STALE_MAX: usize = 6;
 /// The inode number of the root of a btrfs subvolume.
 const SUBVOLUME: u64 = 256;
 
-/// What a mount says about a name. Attributes first: other questions may refresh them.
-#[derive(Clone, Copy, Debug)]
-enum Fact {
-    Attributes,
-    Listing,
-    Data,
-    Extended,
+/// What a mount says about a name.
+type Fact = (&'static str, fn(&Path) -> io::Result<String>);
+
+/// Attributes first: other questions may refresh them.
+const FACTS: [Fact; 4] = [
+    ("attributes", |path| {
+        Ok(attributes(&fs::symlink_metadata(path)?))
+    }),
+    ("listing", listing),
+    ("data", data),
+    ("extended attributes", extended),
+];
+
+fn text(answer: io::Result<String>) -> String {
+    answer.unwrap_or_else(|error| error.to_string())
 }
 
-const FACTS: [Fact; 4] = [Fact::Attributes, Fact::Listing, Fact::Data, Fact::Extended];
-
-/// A difference between above and beneath.
-pub struct StaleAnswer {
-    pub path: String,
-    pub what: String,
-    pub beneath: String,
-    pub above: String,
-    pub inodes: Vec<u64>,
-    /// How long it was seen; `None` if it stayed.
-    pub passed: Option<Duration>,
+fn difference(what: &str, path: &Path, beneath: &str, above: &str) -> Option<String> {
+    let is_stale = beneath != above;
+    let path = path.display();
+    is_stale.then(|| format!("{what} of {path}\n  beneath: {beneath}\n  above:   {above}"))
 }
 
-pub struct Compared<'a> {
-    pub source: &'a Path,
-    pub outside: &'a Path,
-    pub mnt: &'a Path,
-    pub held: &'a Held,
-    /// Whether blocks are counted at once, not when data are written back.
-    pub has_exact_blocks: bool,
-    /// Whether an inode is lost above when it is moved or removed beneath.
-    pub loses_moved: bool,
-    /// Whether a file that is open above and replaced beneath by a rename must show that it has no name:
-    /// only a mark on the file itself would report that.
-    pub sees_replaced: bool,
-    /// Whether inode numbers are unique, so that an open file is found beneath by its number.
-    pub has_unique_numbers: bool,
-}
-
-impl Compared<'_> {
-    pub fn stale(&self) -> Vec<StaleAnswer> {
-        let mut paths = vec![PathBuf::new()];
-        let mut at = 0;
-        while at < paths.len() {
-            let path = paths[at].clone();
-            at += 1;
-            let is_directory = |path: &Path| {
-                fs::symlink_metadata(self.source.join(path)).is_ok_and(|found| found.is_dir())
-            };
-            if is_directory(&path) {
-                paths.extend(NAMES.map(|name| path.join(name)));
-            }
+/// The differences between above and beneath, a text each.
+pub fn stale(soak: &Soak, held: &Held) -> Vec<String> {
+    let (source, mnt) = (&soak.order.source, &soak.order.mnt);
+    let mut paths = vec![PathBuf::new(), CROWD.into()];
+    let mut at = 0;
+    while let Some(path) = paths.get(at).cloned() {
+        at += 1;
+        let found = fs::symlink_metadata(source.join(&path));
+        if path != Path::new(CROWD) && found.is_ok_and(|found| found.is_dir()) {
+            paths.extend(NAMES.map(|name| path.join(name)));
         }
-        let mut stale = Vec::new();
-        for fact in FACTS {
-            for path in &paths {
-                stale.extend(self.difference(path, fact));
-                if stale.len() == STALE_MAX {
-                    return stale;
-                }
-            }
-        }
-        stale.extend(self.difference(Path::new(CROWD), Fact::Attributes));
-        stale.extend(self.difference(Path::new(CROWD), Fact::Listing));
-        if self.has_unique_numbers {
-            self.compare_held(&paths, &mut stale);
-        }
-        stale
     }
-
-    fn difference(&self, path: &Path, fact: Fact) -> Option<StaleAnswer> {
-        let ask = |root: &Path| self.ask(&root.join(path), fact);
-        let (beneath, above) = (ask(self.source), ask(self.mnt));
-        if beneath == above {
-            return None;
-        }
-        let ino = |root: &Path| fs::symlink_metadata(root.join(path)).map(|found| found.ino());
-        let inodes = [self.source, self.mnt]
-            .into_iter()
-            .filter_map(|root| ino(root).ok());
-        Some(StaleAnswer {
-            path: path.display().to_string(),
-            what: format!("{fact:?}"),
-            inodes: inodes.collect(),
-            passed: passes(|| ask(self.source) == ask(self.mnt)),
-            beneath,
-            above,
-        })
-    }
-
-    fn ask(&self, path: &Path, fact: Fact) -> String {
-        let answer = match fact {
-            Fact::Attributes => fs::symlink_metadata(path).map(|found| self.attributes(&found)),
-            Fact::Listing => listing(path),
-            Fact::Data => data(path),
-            Fact::Extended => extended(path),
-        };
-        answer.unwrap_or_else(|error| error.to_string())
-    }
-
-    fn attributes(&self, found: &Metadata) -> String {
-        let blocks = if self.has_exact_blocks {
-            found.blocks()
-        } else {
-            0
-        };
-        format!(
-            "ino {} mode {:o} nlink {} owner {}:{} rdev {} size {} blocks {blocks} mtime {}.{:09} ctime {}.{:09}",
-            found.ino(),
-            found.mode(),
-            found.nlink(),
-            found.uid(),
-            found.gid(),
-            found.rdev(),
-            found.size(),
-            found.mtime(),
-            found.mtime_nsec(),
-            found.ctime(),
-            found.ctime_nsec()
-        )
-    }
-
-    /// Open files, with what has their inode number beneath, or with none if it has no name any more.
-    fn compare_held(&self, paths: &[PathBuf], stale: &mut Vec<StaleAnswer>) {
-        let inside = paths.iter().map(|path| self.source.join(path));
-        let mut outside = vec![self.outside.to_owned()];
-        let mut at = 0;
-        while at < outside.len() {
-            let found = fs::read_dir(&outside[at]).into_iter().flatten().flatten();
-            outside.extend(found.map(|entry| entry.path()));
-            at += 1;
-        }
+    let ask = |(what, ask): &Fact, path: &PathBuf| {
+        let [beneath, above] = [source, mnt].map(|root| text(ask(&root.join(path))));
+        difference(what, path, &beneath, &above)
+    };
+    let all = FACTS.iter().flat_map(|fact| {
+        let paths = paths.iter();
+        paths.filter_map(move |path| ask(fact, path))
+    });
+    let mut stale: Vec<String> = all.take(STALE_MAX).collect();
+    // An open file is found beneath by its number.
+    if !soak.has_subvolumes {
+        let inside = paths.iter().map(|path| source.join(path));
         let number = |path: PathBuf| Some((fs::symlink_metadata(&path).ok()?.ino(), path));
-        let places: BTreeMap<u64, PathBuf> = inside.chain(outside).filter_map(number).collect();
-        let held = self.held.lock().unwrap().clone();
-        for file in held {
-            stale.extend(self.difference_of_held(&file, &places));
-        }
+        let places = inside.chain(all_in(&soak.outside)).filter_map(number);
+        let places: BTreeMap<u64, PathBuf> = places.collect();
+        let held = held.lock().unwrap().clone();
+        stale.extend(held.iter().filter_map(|it| stale_held(soak, it, &places)));
     }
-
-    fn difference_of_held(
-        &self,
-        file: &File,
-        places: &BTreeMap<u64, PathBuf>,
-    ) -> Option<StaleAnswer> {
-        let text = |answer: io::Result<String>| answer.unwrap_or_else(|error| error.to_string());
-        let found = match file.metadata() {
-            Ok(found) => found,
-            Err(error) if self.loses_moved && error.raw_os_error() == Some(libc::ESTALE) => {
-                return None;
-            }
-            Err(error) => return Some(no_answer(&error)),
-        };
-        let place = places.get(&found.ino());
-        let Some(place) = place else {
-            if !self.sees_replaced {
-                return None;
-            }
-            let is_gone = || file.metadata().is_ok_and(|found| found.nlink() == 0);
-            return (!is_gone()).then(|| StaleAnswer {
-                path: "held open".to_owned(),
-                what: "links".to_owned(),
-                beneath: "0".to_owned(),
-                above: self.attributes(&found),
-                inodes: vec![found.ino()],
-                passed: passes(is_gone),
-            });
-        };
-        let beneath = || text(fs::metadata(place).map(|found| self.attributes(&found)));
-        let above = || text(file.metadata().map(|found| self.attributes(&found)));
-        let beneath_data = || text(data(place));
-        let above_data = || text(data_of(file));
-        let stale = |what: &str, beneath: String, above: String, passed| StaleAnswer {
-            path: place.display().to_string(),
-            what: format!("{what} by an open file"),
-            beneath,
-            above,
-            inodes: vec![found.ino()],
-            passed,
-        };
-        let (below, shown) = (beneath(), self.attributes(&found));
-        if below != shown {
-            let passed = passes(|| beneath() == above());
-            return Some(stale("attributes", below, shown, passed));
-        }
-        let (below, shown) = (beneath_data(), above_data());
-        if below != shown && !(self.loses_moved && shown.contains("Stale")) {
-            let passed = passes(|| beneath_data() == above_data());
-            return Some(stale("data", below, shown, passed));
-        }
-        None
-    }
+    stale
 }
 
-fn no_answer(error: &io::Error) -> StaleAnswer {
-    StaleAnswer {
-        path: "held open".to_owned(),
-        what: "fstat".to_owned(),
-        beneath: String::new(),
-        above: error.to_string(),
-        inodes: Vec::new(),
-        passed: None,
+fn all_in(directory: &Path) -> Vec<PathBuf> {
+    let mut all = vec![directory.to_owned()];
+    let mut at = 0;
+    while at < all.len() {
+        let found = fs::read_dir(&all[at]).into_iter().flatten().flatten();
+        all.extend(found.map(|entry| entry.path()));
+        at += 1;
     }
+    all
 }
 
-/// How long it takes until this is so, if it does.
-fn passes(is_so: impl Fn() -> bool) -> Option<Duration> {
-    let begun = Instant::now();
-    while begun.elapsed() < WATCHED {
-        if is_so() {
-            return Some(begun.elapsed());
-        }
-        std::thread::sleep(Duration::from_micros(500));
-    }
-    None
+fn stale_held(soak: &Soak, file: &File, places: &BTreeMap<u64, PathBuf>) -> Option<String> {
+    // Without handles, an inode is lost above when it is moved or removed beneath.
+    let is_lost =
+        |error: &io::Error| soak.loses_moved() && error.raw_os_error() == Some(libc::ESTALE);
+    let found = match file.metadata() {
+        Ok(found) => found,
+        Err(error) if is_lost(&error) => return None,
+        Err(error) => return Some(format!("fstat of an open file: {error}")),
+    };
+    let place = places.get(&found.ino())?;
+    let beneath = text(fs::metadata(place).map(|it| attributes(&it)));
+    let changed = difference(
+        "attributes by an open file",
+        place,
+        &beneath,
+        &attributes(&found),
+    );
+    changed.or_else(|| match data_of(file) {
+        Err(error) if is_lost(&error) => None,
+        above => difference(
+            "data by an open file",
+            place,
+            &text(data(place)),
+            &text(above),
+        ),
+    })
+}
+
+fn attributes(found: &Metadata) -> String {
+    format!(
+        "ino {} mode {:o} nlink {} owner {}:{} rdev {} size {} mtime {}.{:09} ctime {}.{:09}",
+        found.ino(),
+        found.mode(),
+        found.nlink(),
+        found.uid(),
+        found.gid(),
+        found.rdev(),
+        found.size(),
+        found.mtime(),
+        found.mtime_nsec(),
+        found.ctime(),
+        found.ctime_nsec()
+    )
 }
 
 fn listing(path: &Path) -> io::Result<String> {
@@ -260,45 +153,28 @@ fn listing(path: &Path) -> io::Result<String> {
 }
 
 fn data(path: &Path) -> io::Result<String> {
-    let found = fs::symlink_metadata(path)?;
-    if found.is_symlink() {
+    if fs::symlink_metadata(path)?.is_symlink() {
         return Ok(fs::read_link(path)?.display().to_string());
     }
-    match open_regular(path) {
-        Some(file) => data_of(&file),
-        None => Ok(String::new()),
-    }
-}
-
-fn data_of(file: &File) -> io::Result<String> {
-    let (mut bytes, mut block) = (Vec::new(), [0; 8192]);
-    loop {
-        match file.read_at(&mut block, bytes.len() as u64)? {
-            0 => return Ok(summary(&bytes)),
-            count => bytes.extend(&block[..count]),
-        }
-    }
+    open_regular(path).map_or(Ok(String::new()), |file| data_of(&file))
 }
 
 /// Length, and a sum of each page.
-fn summary(bytes: &[u8]) -> String {
-    let mut text = format!("{} bytes", bytes.len());
-    for page in bytes.chunks(4096) {
-        let hash = page.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        let _ = write!(text, " {hash:016x}");
-    }
-    text
+fn data_of(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; 1 << 20];
+    let length = file.read_at(&mut bytes, 0)?;
+    let sums = bytes[..length].chunks(4096).map(|page| {
+        let mut sum = DefaultHasher::new();
+        page.hash(&mut sum);
+        format!(" {:016x}", sum.finish())
+    });
+    Ok(format!("{length} bytes{}", sums.collect::<String>()))
 }
 
+/// Attributes of the security module and of overlays are not served.
 fn extended(path: &Path) -> io::Result<String> {
     fs::symlink_metadata(path)?;
-    let found = xattrs(path)?;
-    let names = found
-        .into_iter()
-        .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), value));
-    // Attributes of the security module and of overlays are not served.
-    let names = names.filter(|(name, _)| name.starts_with("user.") || name.starts_with("system."));
-    Ok(format!("{:?}", names.collect::<Vec<_>>()))
+    let mut found = xattrs(path)?;
+    found.retain(|name, _| name.starts_with(b"user.") || name.starts_with(b"system."));
+    Ok(format!("{found:?}"))
 }

@@ -1,21 +1,12 @@
 //! Soak of following: random changes beneath of every kind, readers above whose questions are delayed, and a
 //! comparison of everything whenever all changes have been reported. Timeouts are a day, so that what is
-//! stale stays so. Meanwhile programs on all sides count in files that they lock, and must lose nothing.
+//! stale stays so.
 //!
 //! The trials that are not ignored take a minute in all, with a fixed seed. The ignored ones take
 //! `THRUFS_SOAK_SECONDS` each (60), with a seed of their own or `THRUFS_SEED`.
 //!
-//! What directory marks cannot report, or what is not followed yet, is left out unless a variable is set:
-//!
-//! * `THRUFS_SOAK_STRAY_LINKS`: second names in directories that the kernel above does not know; one mark on
-//!   the file system reports them.
-//! * `THRUFS_SOAK_REPLACED`: the links of open files whose last name a rename replaced.
-//!
-//! A share counts as well, and makes changes where one mark on the file system reports them. Its options are
-//! `THRUFS_SOAK_SHARE` (`cache=never`): with `cache=auto`, a guest reads what it has cached for up to a second, also
-//! under a lock.
-//!
-//! `THRUFS_SOAK_GOES_ON` goes on after a stale answer; `THRUFS_SOAK_DELAY` is the longest delay of a request in µs.
+//! What directory marks cannot report is left out: second names in directories that the kernel above does not know,
+//! which one mark on the file system reports. There another mount makes changes as well.
 //!
 //! `cargo xtask vm-test follow` runs the first in a guest; with `THRUFS_SOAK_SECONDS`, those on tmpfs and overlayfs.
 //!
@@ -26,7 +17,6 @@
 
 mod changes;
 mod compare;
-mod counters;
 mod readers;
 mod served;
 mod soak;
@@ -42,11 +32,7 @@ use served::{ORDER, Order};
 use soak::{Outcome, SOAK, Soak};
 use thrufs_hostdir::{FileHandles, FollowMode};
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::relayed::{Queues, Relay, Share};
 use thrufs_tests::server::Server;
-
-/// Longest delay of a request, µs.
-const DELAY_MAX: usize = 6000;
 
 /// An ordinary user that has a name (`nobody`), which fusermount3 wants.
 const USER: u32 = 65_534;
@@ -118,7 +104,6 @@ impl Setting {
                 return Ok(());
             }
         };
-        let env = |name: &str| std::env::var(name).ok();
         let has_subvolumes = self.lower == Lower::Btrfs;
         if has_subvolumes {
             // Empty ones can be removed as directories are.
@@ -139,10 +124,7 @@ impl Setting {
         let takes_one_mark = !matches!(self.lower, Lower::Btrfs | Lower::Overlay);
         let is_whole = self.by == By::Whole && takes_one_mark;
         // Another mount of root's changes files by their handles, which directories do not tell.
-        let shared = share(&ground)?;
         let other = is_whole.then(|| other_mount(&ground)).transpose()?;
-        let mut writable = vec![shared.0.mnt().to_owned()];
-        writable.extend(other.as_ref().map(|(_, place)| place.clone()));
         let soak = Soak {
             order: Order {
                 source: ground.source().to_owned(),
@@ -158,16 +140,12 @@ impl Setting {
                     _ => FollowMode::Directories,
                 },
                 seed,
-                delay_max: env("THRUFS_SOAK_DELAY").map_or(DELAY_MAX, |text| text.parse().unwrap()),
             },
             outside: ground.outside().to_owned(),
-            writable,
+            writable: other.iter().map(|(_, place)| place.clone()).collect(),
             time,
-            has_exact_blocks: self.lower == Lower::Tmpfs,
-            has_stray_links: env("THRUFS_SOAK_STRAY_LINKS").is_some() || is_whole,
-            sees_replaced: env("THRUFS_SOAK_REPLACED").is_some(),
+            has_stray_links: is_whole,
             has_subvolumes,
-            ends_when_stale: env("THRUFS_SOAK_GOES_ON").is_none(),
         };
         let outcome = if self.by == By::User {
             run_as_user(&soak)?
@@ -175,7 +153,7 @@ impl Setting {
             soak.run()
         };
         eprintln!("{}: {outcome:?}", self.name());
-        if outcome.stale + outcome.lost > 0 {
+        if outcome.stale > 0 {
             return Err(format!("{outcome:?} with the seed {seed}").into());
         }
         Ok(())
@@ -188,16 +166,6 @@ fn other_mount(ground: &Ground) -> Result<(Server, PathBuf), Failed> {
     std::fs::create_dir(&place)?;
     let server = Server::try_start_at(ground, &place, "descriptors=16,nopassthrough")?;
     Ok((server, place))
-}
-
-/// A share of the source, which keeps its locks beneath, with a guest's kernel.
-fn share(ground: &Ground) -> Result<(Relay, Share), Failed> {
-    let options = std::env::var("THRUFS_SOAK_SHARE").unwrap_or_else(|_| "cache=never".to_owned());
-    let options = format!("locks=shared,{options}");
-    let share = Share::start(ground.source(), ground.base(), &options)?;
-    let place = ground.base().join("shared");
-    std::fs::create_dir(&place)?;
-    Ok((Relay::start(share.socket(), &place, Queues::USUAL)?, share))
 }
 
 /// In a process of its own, as a user is one of a process.

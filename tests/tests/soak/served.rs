@@ -29,6 +29,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// How long a barrier may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Longest delay of a request.
+const DELAY_MAX_US: usize = 6000;
+
 /// What is served, and how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
@@ -39,27 +42,21 @@ pub struct Order {
     pub file_handles: FileHandles,
     pub follow: FollowMode,
     pub seed: u64,
-    /// Longest delay in µs; 0 for none.
-    pub delay_max: usize,
 }
 
 /// Delays one in four of some requests before, and as many after they are carried out.
 struct Delayed {
     host: std::sync::Arc<HostDir>,
     random: Mutex<Random>,
-    delay_max: usize,
 }
 
 impl Delayed {
     fn sleep(&self) {
-        if self.delay_max == 0 {
-            return;
-        }
         let mut random = self.random.lock().unwrap();
         if random.once_in(4) {
             // Most are short.
-            let most = self.delay_max >> random.below(6);
-            let delay = random.below(most.max(1));
+            let most = DELAY_MAX_US >> random.below(6);
+            let delay = random.below(most);
             drop(random);
             thread::sleep(Duration::from_micros(delay as u64));
         }
@@ -143,7 +140,6 @@ pub fn serve(order: &str) -> ExitCode {
     let served = Delayed {
         host: std::sync::Arc::clone(&host),
         random: Mutex::new(Random(order.seed)),
-        delay_max: order.delay_max,
     };
     let session = SessionConfig {
         transport: if order.ring {

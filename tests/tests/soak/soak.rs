@@ -1,10 +1,10 @@
 //! Rounds of changes, each followed by a barrier and a comparison.
 
-use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,7 @@ use thrufs_testing::Random;
 use thrufs_tests::mount_point::shrink_dcache;
 
 use crate::changes::Changes;
-use crate::compare::{Compared, StaleAnswer};
-use crate::counters::{Counted, Program};
+use crate::compare;
 use crate::readers::{Held, Reader, Signals};
 use crate::served::{ORDER, Order};
 
@@ -34,17 +33,14 @@ const ROUNDS_MIN: u64 = 8;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Soak {
     pub order: Order,
-    pub outside: std::path::PathBuf,
-    /// Where the share of the source is mounted, and perhaps another mount. With stray links, changes are made there
-    /// as well: servers change a file by any of its names, also one in a directory that is not served.
-    pub writable: Vec<std::path::PathBuf>,
+    pub outside: PathBuf,
+    /// Other mounts of the source, by which changes are made: their servers change a file by any of its names, also one
+    /// in a directory that is not served.
+    pub writable: Vec<PathBuf>,
     pub time: Duration,
-    pub has_exact_blocks: bool,
+    /// Whether one mark on the file system reports names that no directory above has.
     pub has_stray_links: bool,
-    pub sees_replaced: bool,
     pub has_subvolumes: bool,
-    /// Whether the first stale answer ends it.
-    pub ends_when_stale: bool,
 }
 
 /// What a soak found.
@@ -52,10 +48,7 @@ pub struct Soak {
 pub struct Outcome {
     pub rounds: u64,
     pub changes: u64,
-    pub stale: u64,
-    pub counted: u64,
-    /// How often a counter was not what the last who had its lock has stored.
-    pub lost: u64,
+    pub stale: usize,
 }
 
 /// The server: a child process.
@@ -114,7 +107,17 @@ impl Drop for Server {
 }
 
 impl Soak {
-    /// Runs it, and prints each stale answer.
+    /// Whether an inode is lost above when it is moved or removed beneath.
+    pub fn loses_moved(&self) -> bool {
+        self.order.file_handles == FileHandles::Never
+    }
+
+    /// Whether a change by a file handle shows.
+    pub fn shows_handles(&self) -> bool {
+        self.has_stray_links || self.loses_moved()
+    }
+
+    /// Runs it to the first stale answers, which it prints.
     pub fn run(&self) -> Outcome {
         eprintln!("seed {}: {:?}", self.order.seed, self.order);
         let mut server = Server::start(&self.order);
@@ -122,33 +125,21 @@ impl Soak {
         let signals = Arc::new(Signals::default());
         let round = Arc::new(AtomicU64::new(0));
         let hung = watch(&round, server.child.id());
-        let readers: Vec<_> = (0..READERS)
-            .map(|number| {
-                let reader = Reader {
-                    random: Random(self.order.seed ^ (number + 1) << 32),
-                    mnt: self.order.mnt.clone(),
-                    held: Arc::clone(&held),
-                };
-                let signals = Arc::clone(&signals);
-                thread::spawn(move || reader.run(&signals))
-            })
-            .collect();
-        let counted = Counted::new(&self.order.source);
-        let programs = self.programs(&counted);
-        let programs = programs.into_iter().map(|program| {
+        let readers = (0..READERS).map(|number| {
+            let reader = Reader {
+                random: Random(self.order.seed ^ (number + 1) << 32),
+                mnt: self.order.mnt.clone(),
+                held: Arc::clone(&held),
+            };
             let signals = Arc::clone(&signals);
-            thread::spawn(move || program.run(&signals))
+            thread::spawn(move || reader.run(&signals))
         });
-        let threads: Vec<_> = readers.into_iter().chain(programs).collect();
-        let mut outcome = self.rounds(&mut server, &held, &signals, &round);
+        let readers: Vec<_> = readers.collect();
+        let outcome = self.rounds(&mut server, &held, &signals, &round);
         signals.ends.store(true, Ordering::SeqCst);
-        for thread in threads {
-            thread.join().unwrap();
+        for reader in readers {
+            reader.join().unwrap();
         }
-        // What was stored last shows beneath.
-        self.programs(&counted).swap_remove(0).run(&signals);
-        outcome.counted = counted.sum();
-        outcome.lost = counted.lost.load(Ordering::SeqCst);
         assert!(!hung.load(Ordering::SeqCst), "a call into the mount hung");
         held.lock().unwrap().clear();
         let figures = server.ask("figures");
@@ -158,20 +149,6 @@ impl Soak {
         outcome
     }
 
-    /// Two beneath, two above, and one by each other server.
-    fn programs(&self, counted: &Arc<Counted>) -> Vec<Program> {
-        let (beneath, above) = (&self.order.source, &self.order.mnt);
-        let roots = [beneath, beneath, above, above];
-        let roots = roots.into_iter().chain(&self.writable).enumerate();
-        let programs = roots.map(|(number, root)| Program {
-            random: Random(self.order.seed ^ (number as u64 + 1) << 40),
-            root: root.clone(),
-            may_map_first: Some(root) != self.writable.first(),
-            counted: Arc::clone(counted),
-        });
-        programs.collect()
-    }
-
     fn rounds(
         &self,
         server: &mut Server,
@@ -179,39 +156,17 @@ impl Soak {
         signals: &Signals,
         round: &AtomicU64,
     ) -> Outcome {
-        let order = &self.order;
-        let mut random = Random(order.seed ^ 0xfeed);
-        let mut changes = Changes::new(
-            &order.source,
-            &self.outside,
-            if self.has_stray_links {
-                &self.writable
-            } else {
-                &[]
-            },
-            self.has_stray_links,
-            self.has_stray_links || order.file_handles == FileHandles::Never,
-            order.seed,
-        );
-        let compared = Compared {
-            source: &order.source,
-            outside: &self.outside,
-            mnt: &order.mnt,
-            held,
-            has_exact_blocks: self.has_exact_blocks,
-            sees_replaced: self.sees_replaced,
-            has_unique_numbers: !self.has_subvolumes,
-            loses_moved: order.file_handles == FileHandles::Never,
-        };
-        let (mut outcome, mut known) = (Outcome::default(), HashSet::new());
+        let mut random = Random(self.order.seed ^ 0xfeed);
+        let mut changes = Changes::new(self);
+        let mut outcome = Outcome::default();
         let deadline = Instant::now() + self.time;
-        while Instant::now() < deadline || outcome.rounds < ROUNDS_MIN {
-            round.fetch_add(1, Ordering::SeqCst);
+        while outcome.stale == 0 && (Instant::now() < deadline || outcome.rounds < ROUNDS_MIN) {
+            outcome.rounds = round.fetch_add(1, Ordering::SeqCst) + 1;
             for _ in 0..=random.below(60) {
                 changes.one();
                 if random.once_in(50) {
                     // Only root may make the kernel forget what is not in use.
-                    let _ = shrink_dcache(&order.mnt);
+                    let _ = shrink_dcache(&self.order.mnt);
                 }
                 if random.once_in(3) {
                     thread::sleep(Duration::from_micros(random.below(1500) as u64));
@@ -222,65 +177,35 @@ impl Soak {
             let pauses = random.once_in(2);
             signals.pauses.store(pauses, Ordering::SeqCst);
             assert_eq!(server.ask("settle"), "settled");
-            let stale = compared.stale();
+            let stale = compare::stale(self, held);
             signals.pauses.store(false, Ordering::SeqCst);
-            outcome.rounds += 1;
+            outcome.stale = stale.len();
             for stale in stale {
-                let key = format!(
-                    "{} {} {} {}",
-                    stale.path, stale.what, stale.beneath, stale.above
-                );
-                if known.insert(key) {
-                    outcome.stale += 1;
-                    print(&stale, &changes, outcome.rounds, pauses);
-                }
+                eprintln!("STALE (readers paused: {pauses}): {stale}");
             }
-            if outcome.stale > 0 && self.ends_when_stale {
-                break;
-            }
+        }
+        if outcome.stale > 0 {
+            eprintln!("after\n    {}", changes.history());
         }
         outcome.changes = changes.count;
         outcome
     }
 }
 
-fn print(stale: &StaleAnswer, changes: &Changes, round: u64, pauses: bool) {
-    let passed = match stale.passed {
-        Some(after) => format!("passed after {after:?}"),
-        None => "stays".to_owned(),
-    };
-    eprintln!(
-        "STALE in round {round} (readers paused: {pauses}): {} of {} ({passed})\n  beneath: {}\n  above:   {}\n{}",
-        stale.what,
-        stale.path,
-        stale.beneath,
-        stale.above,
-        changes.history(&stale.path, &stale.inodes)
-    );
-}
-
 /// Kills the server if a round hangs, and tells that: calls into its mount then fail.
 fn watch(round: &Arc<AtomicU64>, server: u32) -> Arc<AtomicBool> {
     let hung = Arc::new(AtomicBool::new(false));
-    let hangs = Arc::clone(&hung);
-    let round = Arc::clone(round);
-    let last = Mutex::new((0, Instant::now()));
-    let is_over = AtomicBool::new(false);
+    let (hangs, round) = (Arc::clone(&hung), Arc::clone(round));
     thread::spawn(move || {
-        while !is_over.load(Ordering::SeqCst) {
+        let mut last = (0, Instant::now());
+        while last.0 != u64::MAX {
             thread::sleep(Duration::from_millis(500));
             let now = round.load(Ordering::SeqCst);
-            let mut last = last.lock().unwrap();
-            if now == u64::MAX {
-                is_over.store(true, Ordering::SeqCst);
-            } else if now != last.0 {
-                *last = (now, Instant::now());
+            if now != last.0 {
+                last = (now, Instant::now());
             } else if last.1.elapsed() > ROUND_MAX {
                 hangs.store(true, Ordering::SeqCst);
                 eprintln!("round {now} hangs: the server, process {server}, is killed");
-                for process in [server, std::process::id()] {
-                    eprintln!("{}", stacks_of(process));
-                }
                 let pid = rustix::process::Pid::from_raw(server as i32).unwrap();
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 return;
@@ -288,22 +213,4 @@ fn watch(round: &Arc<AtomicU64>, server: u32) -> Arc<AtomicBool> {
         }
     });
     hung
-}
-
-/// The system calls in which the threads of a process are (number, arguments), and, for root alone, where those
-/// wait in the kernel.
-fn stacks_of(process: u32) -> String {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
-    let mut text = format!("process {process}:\n");
-    for task in tasks.into_iter().flatten().flatten() {
-        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
-        let frames: Vec<_> = read("stack")
-            .lines()
-            .take(9)
-            .map(|line| format!("    {line}\n"))
-            .collect();
-        let (name, call) = (read("comm"), read("syscall"));
-        text += &format!("  {} [{}]\n{}", name.trim(), call.trim(), frames.concat());
-    }
-    text
 }

@@ -12,7 +12,6 @@ mod locks;
 mod moved;
 mod owners;
 mod places;
-mod random;
 mod rules;
 #[allow(dead_code)]
 #[path = "../policy/samples.rs"]

@@ -11,7 +11,7 @@ use thrufs_tests::{acl, skip_if};
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, UTIME_NOW, XattrFlags};
 use rustix::io::{Errno, Result};
-use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM, User};
+use thrufs_testing::user::{BOB, MEMBER, TEAM, User};
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::must_skip;
 use thrufs_tests::mounted::Mounted;
@@ -184,115 +184,6 @@ fn a_new_owner_may_change_the_file() {
             assert_eq!(refused, expected, "{name}");
             fs::remove_file(&path).unwrap();
         }
-    });
-}
-
-/// By a name in the kernel's cache, for as long as it is valid.
-#[test]
-fn files_of_other_owners_stay_in_a_sticky_directory() {
-    over_each(|transport| {
-        for options in options_over(transport) {
-            let mounted = Mounted::start(&transport.with(options));
-            let sticky = mounted.source().join("sticky");
-            fs::create_dir(&sticky).unwrap();
-            fs::set_permissions(&sticky, Permissions::from_mode(0o1777)).unwrap();
-            let above = mounted.mnt().join("sticky");
-            type Removal = fn(&Path) -> std::io::Result<()>;
-            let removals: [Removal; 4] = [
-                |path| fs::remove_file(path),
-                |path| fs::rename(path, path.with_file_name("moved")),
-                |path| fs::rename(path.with_file_name("own"), path),
-                |path| {
-                    let own = path.with_file_name("own");
-                    let flags = rustix::fs::RenameFlags::EXCHANGE;
-                    let cwd = CWD;
-                    Ok(rustix::fs::renameat_with(cwd, path, cwd, own, flags)?)
-                },
-            ];
-            for (number, remove) in removals.iter().enumerate() {
-                BOB.run(|| {
-                    fs::write(above.join("file"), "bob's").unwrap();
-                    fs::write(above.join("own"), "bob's").unwrap();
-                });
-                // Looked up through the mount, so that the kernel above compares cached attributes.
-                fs::write(sticky.join("precious"), "alice's").unwrap();
-                chown(sticky.join("precious"), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
-                fs::metadata(above.join("precious")).unwrap();
-                BOB.run(|| fs::metadata(above.join("file")).unwrap());
-                fs::rename(sticky.join("precious"), sticky.join("file")).unwrap();
-
-                let refused = BOB.run(|| remove(&above.join("file"))).unwrap_err();
-                let error = refused.raw_os_error();
-                assert!(
-                    [libc::EPERM, libc::ESTALE].map(Some).contains(&error),
-                    "{number} {options}: {refused}"
-                );
-                assert_eq!(
-                    fs::read(sticky.join("file")).unwrap(),
-                    b"alice's",
-                    "{number}"
-                );
-                ALICE.run(|| fs::remove_file(above.join("file")).unwrap());
-                BOB.run(|| fs::remove_file(above.join("own")).unwrap());
-            }
-            BOB.run(|| fs::create_dir(above.join("own")).unwrap());
-            fs::create_dir(sticky.join("precious")).unwrap();
-            chown(sticky.join("precious"), Some(ALICE.uid), None).unwrap();
-            fs::metadata(above.join("precious")).unwrap();
-            fs::rename(sticky.join("precious"), sticky.join("own")).unwrap();
-            let refused = BOB.run(|| fs::remove_dir(above.join("own"))).unwrap_err();
-            let error = refused.raw_os_error();
-            assert!(
-                [libc::EPERM, libc::ESTALE].map(Some).contains(&error),
-                "directory {options}: {refused}"
-            );
-            fs::remove_dir(sticky.join("own")).unwrap();
-            // Root, and the owner of the directory, remove everything.
-            for owner in [0, BOB.uid] {
-                chown(&sticky, Some(owner), None).unwrap();
-                fs::metadata(&above).unwrap();
-                fs::write(sticky.join("file"), "root's").unwrap();
-                let remove = || fs::remove_file(above.join("file")).unwrap();
-                if owner == 0 {
-                    remove();
-                } else {
-                    BOB.run(remove);
-                }
-            }
-        }
-    });
-}
-
-/// With write access, times can be set to now.
-#[test]
-fn a_user_that_lost_write_access_sets_no_times() {
-    over_each(|transport| {
-        let mounted = Mounted::start(&transport.with(""));
-        let beneath = mounted.source().join("file");
-        fs::write(&beneath, "").unwrap();
-        let set = |mode| fs::set_permissions(&beneath, Permissions::from_mode(mode)).unwrap();
-        set(0o666);
-        let file = BOB.run(|| File::open(mounted.mnt().join("file")).unwrap());
-        let touch = || BOB.run(|| set_times(&file, UTIME_NOW));
-        assert_eq!(touch(), Ok(()));
-        set(0o644);
-        assert_eq!(touch(), Err(Errno::ACCESS));
-        file.metadata().unwrap();
-        assert_eq!(touch(), Err(Errno::ACCESS), "asked meanwhile");
-    });
-}
-
-/// Natively the kernel refuses with `protected_hardlinks`, which is on here or not.
-#[test]
-fn a_file_with_a_new_owner_gets_no_link() {
-    over_each(|transport| {
-        let mounted = Mounted::start(&transport.with(""));
-        fs::set_permissions(mounted.source(), Permissions::from_mode(0o777)).unwrap();
-        program_of_member(mounted.mnt());
-        chown(mounted.source().join("program"), Some(0), Some(0)).unwrap();
-        let (old, new) = (mounted.mnt().join("program"), mounted.mnt().join("link"));
-        MEMBER.run(|| fs::hard_link(&old, &new)).unwrap_err();
-        assert!(!mounted.source().join("link").exists());
     });
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use thrufs_testing::user::{ALICE, BOB, User};
 use thrufs_tests::lower::{Ground, Lower};
@@ -101,78 +101,6 @@ fn a_user_that_holds_its_share_of_open_files_does_not_block_others() {
                 assert_eq!(errno, Some(libc::ENFILE), "{what}");
             }
         }
-        server.stop();
-    });
-}
-
-/// Without file handles, only an `O_PATH` descriptor of the server leads to a removed file that is in use.
-/// One user has so many; what is more is closed.
-#[test]
-fn a_user_that_holds_removed_files_is_limited_to_its_share() {
-    const LOST: usize = 96 / 2;
-    over_each(|transport| {
-        let ground = open_ground();
-        let options = transport.with("inode_file_handles=never");
-        let server = Server::start(&ground, &options, Some(FILES_MAX));
-        let mnt = ground.mnt();
-        let (name, other) = (&mnt.join("alices"), &mnt.join("alices-as-well"));
-        let hold = || {
-            let path = OFlags::PATH | OFlags::NOFOLLOW;
-            rustix::fs::open(name, path, Mode::empty()).map(File::from)
-        };
-        type Holding<'a> = (&'static str, &'a (dyn Fn() -> io::Result<File> + Sync));
-        let holdings: [Holding<'_>; 4] = [
-            ("directory", &|| {
-                fs::create_dir(name)?;
-                let held = hold();
-                fs::remove_dir(name)?;
-                Ok(held?)
-            }),
-            ("symbolic link", &|| {
-                std::os::unix::fs::symlink("nowhere", name)?;
-                let held = hold();
-                fs::remove_file(name)?;
-                Ok(held?)
-            }),
-            ("file with another name", &|| {
-                fs::write(name, "")?;
-                fs::hard_link(name, other)?;
-                let held = hold();
-                fs::remove_file(name)?;
-                fs::remove_file(other)?;
-                Ok(held?)
-            }),
-            ("what was replaced", &|| {
-                fs::write(name, "")?;
-                fs::write(other, "")?;
-                let held = hold();
-                fs::rename(other, name)?;
-                fs::remove_file(name)?;
-                Ok(held?)
-            }),
-        ];
-        for (what, make) in holdings {
-            let held: Vec<File> =
-                ALICE.run(|| (0..2 * FILES_MAX).map(|_| make().unwrap()).collect());
-            work(mnt);
-            let answers = |file: &&File| rustix::fs::fstat(file).is_ok();
-            let answered = held.iter().filter(answers).count();
-            assert!(answered <= LOST, "{what}: {answered}");
-            // It has no other known name, and was held all the same.
-            if what == "directory" {
-                assert_eq!(answered, LOST);
-            }
-        }
-        // Files without names, with passthrough where that is possible.
-        let unnamed = || {
-            let flags = OFlags::TMPFILE | OFlags::RDWR;
-            let made = rustix::fs::open(mnt, flags, Mode::RUSR | Mode::WUSR);
-            made.map(File::from).map_err(io::Error::from)
-        };
-        let (held, error) = ALICE.run(|| open_all(unnamed));
-        assert_eq!(error, Some(libc::ENFILE));
-        work(mnt);
-        drop(held);
         server.stop();
     });
 }

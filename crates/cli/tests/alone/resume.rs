@@ -123,13 +123,15 @@ impl<'a> Machine<'a> {
         }
         let count = self.open.len();
         let which = self.done % count;
-        match self.done % 8 {
+        match self.done % 10 {
             0 => self.close(which),
             1 => self.rename(which),
             2 => self.unlink(which),
             3 => self.list(),
             4 => self.directories(),
             5 => self.relink(which),
+            6 => self.exchange(which),
+            7 => self.attributes(which),
             _ => self.append(which),
         }
         self.read(self.done % self.open.len());
@@ -194,9 +196,42 @@ impl<'a> Machine<'a> {
             let next = format!("renamed{}", self.done);
             let from = (self.directory, name.as_bytes());
             let to = (self.directory, next.as_bytes());
-            self.root.rename(from, to, 0).expect("rename");
+            let renamed = self.root.rename(from, to, libc::RENAME_NOREPLACE);
+            renamed.expect("rename");
             *name = next;
         }
+    }
+
+    /// Exchanges its name with that of a new symbolic link.
+    fn exchange(&mut self, which: usize) {
+        let open = &mut self.open[which];
+        if let Some(name) = &mut open.name {
+            let (next, target) = (format!("link{}", self.done), format!("to {}", self.done));
+            let (old, new) = (name.as_bytes(), next.as_bytes());
+            let made = self.root.symlink(self.directory, new, target.as_bytes());
+            let link = NodeId(made.expect("symlink").nodeid);
+            let (from, to) = ((self.directory, old), (self.directory, new));
+            let exchanged = self.root.rename(from, to, libc::RENAME_EXCHANGE);
+            exchanged.expect("exchange");
+            let read = self.root.readlink(link).expect("readlink");
+            assert_eq!(read, target.as_bytes());
+            self.root.unlink(self.directory, old).expect("unlink");
+            self.root.forget(link, 1);
+            *name = next;
+        }
+    }
+
+    /// Each name of an attribute is new.
+    fn attributes(&self, which: usize) {
+        let node = self.open[which].node;
+        let (name, value) = (format!("user.k{}", self.done), self.done.to_string());
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        let set = self
+            .root
+            .setxattr(node, name, value, libc::XATTR_CREATE.cast_unsigned());
+        set.expect("setxattr");
+        assert_eq!(self.root.getxattr(node, name).expect("getxattr"), value);
+        self.root.removexattr(node, name).expect("removexattr");
     }
 
     /// Gives it another name, as git and Maildir do.
@@ -296,6 +331,35 @@ fn machine_is_resumed_under_load() {
     drop(client.unmount());
     server.ends_by(Signal::TERM);
     assert!(place.workers().is_empty());
+}
+
+/// Workers die while they are told what the last one had, and while a machine connects.
+#[test]
+fn machine_is_resumed_by_a_worker_that_dies_at_once_and_in_the_handshake() {
+    let place = Place::new();
+    let _server = place.share_with_log("control=none,resume=100000,cache=never");
+    for pause in (0..24).step_by(3).map(Duration::from_millis) {
+        let client = std::thread::scope(|scope| {
+            let client = scope.spawn(|| mount(&place));
+            std::thread::sleep(pause);
+            kill(&place);
+            client.join().expect("a client")
+        });
+        let mut machine = Machine::new(&client, pause.as_millis() as usize);
+        machine.step();
+        kill(&place);
+        std::thread::sleep(pause);
+        kill(&place);
+        kill(&place);
+        machine.step();
+        machine.compare(&place);
+        drop(machine);
+        // The front end stays, and its next session is another, between which there is none to resume.
+        let front_end = client.unmount();
+        kill(&place);
+        let client = Client::mount(front_end).unwrap();
+        client.root().getattr(NodeId::ROOT).expect("a session");
+    }
 }
 
 #[test]

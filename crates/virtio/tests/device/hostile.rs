@@ -159,7 +159,7 @@ fn a_reply_may_overwrite_its_request() {
 fn arbitrary_vhost_user_messages_are_survived() {
     let files = memory(|_| ());
     let device = Arc::new(Device::new(sessions(&files), config()).unwrap());
-    let mut numbers = Random(77);
+    let mut numbers = Random(thrufs_test_report::seed());
     for round in 0..300 {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let serving = {

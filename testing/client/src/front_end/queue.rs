@@ -17,13 +17,13 @@ use zerocopy::{FromBytes, IntoBytes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
     number: u64,
-    slot: Option<usize>,
+    slot: usize,
 }
 
 impl Token {
-    /// A small number, unique among requests in flight with buffers.
+    /// A small number, unique among requests in flight.
     pub(crate) fn slot(self) -> usize {
-        self.slot.unwrap_or_default()
+        self.slot
     }
 }
 
@@ -220,7 +220,7 @@ impl Queue {
         };
         self.kept[slot] = Kept { reply, data_in };
         let head = descriptors[0];
-        Ok(self.start(head, Some(slot), fate, descriptors))
+        Ok(self.start(head, slot, fate, descriptors))
     }
 
     /// As [`submit`](Self::submit), for contiguous bytes, with the descriptors that a kernel makes.
@@ -274,13 +274,7 @@ impl Queue {
         Ok(descriptors)
     }
 
-    fn start(
-        &mut self,
-        head: u16,
-        slot: Option<usize>,
-        fate: Fate,
-        descriptors: Vec<u16>,
-    ) -> Token {
+    fn start(&mut self, head: u16, slot: usize, fate: Fate, descriptors: Vec<u16>) -> Token {
         let token = Token {
             number: self.next_token,
             slot,
@@ -419,20 +413,10 @@ impl Queue {
         self.ring.move_to(memory);
     }
 
-    pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
-        &self.memory
-    }
-
-    pub(crate) fn slot_layout(&self) -> &SlotLayout {
-        &self.slots
-    }
-
     /// Replaces the content of `reply` by the bytes of the reply that were written.
     pub fn copy_reply(&self, completion: &Completion, reply: &mut Vec<u8>) {
         reply.clear();
-        let Some((slot, kept)) = self.kept_by(completion) else {
-            return;
-        };
+        let (slot, kept) = self.kept_by(completion);
         let Some(layout) = kept.reply else { return };
         let places = self.slots.places(slot);
         let mut left = (completion.used as usize).min(layout.bytes());
@@ -453,7 +437,7 @@ impl Queue {
     /// The header of the reply; `None` when fewer bytes were written.
     #[must_use]
     pub fn reply_header(&self, completion: &Completion) -> Option<OutHeader> {
-        let (slot, kept) = self.kept_by(completion)?;
+        let (slot, kept) = self.kept_by(completion);
         kept.reply?;
         if (completion.used as usize) < size_of::<OutHeader>() {
             return None;
@@ -464,41 +448,13 @@ impl Queue {
         OutHeader::read_from_bytes(&header).ok()
     }
 
-    fn kept_by(&self, completion: &Completion) -> Option<(usize, Kept)> {
-        let slot = completion.token.slot?;
-        Some((slot, self.kept[slot]))
+    fn kept_by(&self, completion: &Completion) -> (usize, Kept) {
+        let slot = completion.token.slot;
+        (slot, self.kept[slot])
     }
 
     /// Frees the buffers of a completion.
     pub fn free(&mut self, completion: Completion) {
-        if let Some(slot) = completion.token.slot {
-            self.free_slots.push(slot);
-        }
-    }
-
-    /// Makes a chain written by the caller available. `descriptors` are freed when it returns. There is no
-    /// token for a head beyond the table.
-    pub(crate) fn start_raw(&mut self, head: u16, descriptors: Vec<u16>) -> Option<Token> {
-        if head < self.ring.size() {
-            Some(self.start(head, None, Fate::Polled, descriptors))
-        } else {
-            self.ring.publish(head);
-            None
-        }
-    }
-
-    /// Takes up to `count` free descriptors, in the order of a chain.
-    pub(crate) fn take_descriptors(&mut self, count: usize) -> Vec<u16> {
-        let from = self.free_descriptors.len().saturating_sub(count);
-        self.free_descriptors.drain(from..).rev().collect()
-    }
-
-    /// A free slot, for chains written by the caller.
-    pub(crate) fn take_slot(&mut self) -> Option<usize> {
-        self.free_slots.pop()
-    }
-
-    pub(crate) fn give_slot_back(&mut self, slot: usize) {
-        self.free_slots.push(slot);
+        self.free_slots.push(completion.token.slot);
     }
 }

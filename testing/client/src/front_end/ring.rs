@@ -158,28 +158,10 @@ impl DriverRing {
             + RING_HEADER_BYTES
             + self.layout.slot(self.available) * AVAILABLE_ENTRY_BYTES;
         self.memory.store_u16(entry, head, Ordering::Relaxed);
-        self.jump_available(self.available.wrapping_add(1));
-    }
-
-    /// Makes the last chain available once more.
-    pub(crate) fn repeat_last(&mut self) {
-        let last = self.available.wrapping_sub(1);
-        let entry = self.layout.available
-            + RING_HEADER_BYTES
-            + self.layout.slot(last) * AVAILABLE_ENTRY_BYTES;
-        self.publish(self.memory.load_u16(entry, Ordering::Relaxed));
-    }
-
-    pub(crate) fn jump_available(&mut self, index: u16) {
-        self.available = index;
+        self.available = self.available.wrapping_add(1);
         // Release: the chain and the entry are visible before the index.
         self.memory
-            .store_u16(self.layout.available + 2, index, Ordering::Release);
-    }
-
-    /// The index of the next chain to be made available.
-    pub(crate) fn available_index(&self) -> u16 {
-        self.available
+            .store_u16(self.layout.available + 2, self.available, Ordering::Release);
     }
 
     /// Whether the device wants a kick for what was published since the last call.

@@ -4,27 +4,19 @@
 //! operations on existing nodes and handles, with arguments that no kernel would send.
 
 mod session;
-mod usual;
 
 pub use session::Session;
 
-use super::chain::{FAULTS, RawQueue, inject};
-use super::socket::{RawMessage, is_closed, odd_messages};
-use crate::front_end::{
-    ConnectError, FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, HIGH_PRIORITY, RawDescriptor,
-    descriptor_flags,
-};
+use super::socket::{RawMessage, is_closed};
+use crate::front_end::{ConnectError, FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs_sys::fd_passing;
 use thrufs_testing::{Client, Random};
-
-/// How long to wait for a chain or a message that may never be answered.
-const PATIENCE: Duration = Duration::from_millis(20);
 
 fn config(random: &mut Random) -> FrontEndConfig {
     FrontEndConfig {
@@ -44,9 +36,6 @@ type Harm = fn(&Path, &mut Random) -> Option<()>;
 /// Connects, attacks and disconnects. Returns the name of the attack. The server may refuse it.
 pub fn episode(socket: &Path, random: &mut Random) -> &'static str {
     let kinds: &[(&str, Harm)] = &[
-        ("faulty chains", faults),
-        ("random chains", chains),
-        ("random chains", chains),
         ("requests", requests),
         ("requests", requests),
         ("messages", messages),
@@ -57,93 +46,6 @@ pub fn episode(socket: &Path, random: &mut Random) -> &'static str {
     let (name, harm) = random.pick(kinds);
     let _ = harm(socket, random);
     name
-}
-
-fn faults(socket: &Path, random: &mut Random) -> Option<()> {
-    let client = Client::mount(FrontEnd::connect(socket, &config(random)).ok()?).ok()?;
-    for _ in 0..random.below(8) {
-        inject(client.carrier(), random.pick(FAULTS), PATIENCE).ok()?;
-    }
-    Some(())
-}
-
-fn chains(socket: &Path, random: &mut Random) -> Option<()> {
-    let client = Client::mount(FrontEnd::connect(socket, &config(random)).ok()?).ok()?;
-    let mut session = Session::new();
-    let index = random.pick(&[HIGH_PRIORITY, FIRST_REQUEST_QUEUE, FIRST_REQUEST_QUEUE]);
-    let mut queue = client.carrier().queue(index)?;
-    let mut raw = RawQueue::of(&mut queue)?;
-    for _ in 0..random.below(40) {
-        let request = session.request(random);
-        raw.fill(random.pick(&[0, 0, 0, 7, 4000]), &request);
-        let count = 1 + random.below(8);
-        let indices = raw.take_descriptors(count);
-        let head = *indices.first()?;
-        for (place, &index) in indices.iter().enumerate() {
-            let next = indices.get(place + 1).copied();
-            let descriptor = descriptor(&raw, random, place, next);
-            raw.put(index, descriptor);
-        }
-        let head = if random.once_in(40) {
-            random.number() as u16
-        } else {
-            head
-        };
-        raw.publish(head, indices);
-        if random.once_in(60) {
-            raw.jump(random.number() as i16);
-        }
-        let queue = &mut *raw.queue;
-        queue.kick().ok()?;
-        if random.once_in(3) {
-            queue.wait(Some(Instant::now() + PATIENCE)).ok()?;
-        }
-        while let Some(completion) = queue.poll().ok()? {
-            queue.free(completion);
-        }
-    }
-    Some(())
-}
-
-fn descriptor(
-    raw: &RawQueue<'_>,
-    random: &mut Random,
-    place: usize,
-    next: Option<u16>,
-) -> RawDescriptor {
-    let address = match random.below(12) {
-        0 => random.number(),
-        1 => raw.memory_end().wrapping_sub(random.number() % 100_000),
-        2 => 0,
-        3 => u64::MAX - random.number() % 5000,
-        _ if place == 0 => raw.scratch(0),
-        _ => raw.scratch(random.below(8192)),
-    };
-    let length = match random.below(8) {
-        0 => random.number() as u32,
-        1 => random.pick(&[0, 1, u32::MAX, 1 << 31]),
-        _ => random.pick(&[16, 40, 56, 80, 104, 160, 4096, 8192]),
-    };
-    let mut flags = 0;
-    if next.is_some() && !random.once_in(12) || random.once_in(20) {
-        flags |= descriptor_flags::NEXT;
-    }
-    if place > 0 && random.once_in(2) || random.once_in(20) {
-        flags |= descriptor_flags::WRITE;
-    }
-    if random.once_in(10) {
-        flags |= descriptor_flags::INDIRECT;
-    }
-    if random.once_in(40) {
-        flags |= random.number() as u16;
-    }
-    let next = next.filter(|_| !random.once_in(15));
-    RawDescriptor {
-        address,
-        length,
-        flags,
-        next: next.unwrap_or_else(|| random.number() as u16),
-    }
 }
 
 fn requests(socket: &Path, random: &mut Random) -> Option<()> {
@@ -243,11 +145,6 @@ fn descriptors() -> Option<Vec<OwnedFd>> {
 }
 
 fn message(random: &mut Random) -> RawMessage {
-    if random.once_in(4) {
-        let all = odd_messages();
-        let at = random.below(all.len());
-        return all.into_iter().nth(at).expect("it is below");
-    }
     let numbers = 1 + random.below(12);
     let payload: Vec<u8> = (0..numbers)
         .flat_map(|_| session::number(random, &[]).to_ne_bytes())

@@ -111,7 +111,109 @@ fn named(name: Name<'_>) -> &str {
     text(name.as_cstr())
 }
 
+/// Methods that record their call, with the node that may panic, and then return a fixed reply.
+macro_rules! recorded {
+    ($(fn $method:ident($($argument:ident: $type:ty),*) -> $reply:ty {
+        $node:ident, $($call:expr),+ => $value:expr
+    })*) => {$(
+        fn $method(&self, c: &Context<'_>, $($argument: $type),*) -> Result<$reply> {
+            self.asked(c, $node, format!($($call),+))?;
+            Ok($value)
+        }
+    )*};
+}
+
 impl FileSystem for RecordingFs {
+    recorded! {
+        fn getattr(node: NodeId, handle: Option<FileHandle>) -> Attributes {
+            node, "getattr {node} {handle:?}" => attributes()
+        }
+        fn setattr(node: NodeId, set: &SetAttr) -> Attributes {
+            node, "setattr {node} {:?} {}", set.size, set.kill_suidgid => attributes()
+        }
+        fn symlink(parent: NodeId, name: Name<'_>, target: &CStr) -> Entry {
+            parent, "symlink {parent} {} {}", named(name), text(target) => entry()
+        }
+        fn mknod(parent: NodeId, name: Name<'_>, new: &NewNode) -> Entry {
+            parent, "mknod {parent} {} {:o} {:o} {}", named(name), new.mode, new.umask, new.rdev => entry()
+        }
+        fn mkdir(parent: NodeId, name: Name<'_>, new: &NewNode) -> Entry {
+            parent, "mkdir {parent} {} {:o} {:o}", named(name), new.mode, new.umask => entry()
+        }
+        fn unlink(parent: NodeId, name: Name<'_>) -> () {
+            parent, "unlink {parent} {}", named(name) => ()
+        }
+        fn rmdir(parent: NodeId, name: Name<'_>) -> () {
+            parent, "rmdir {parent} {}", named(name) => ()
+        }
+        fn rename(
+            parent: NodeId, name: Name<'_>, new_parent: NodeId, new_name: Name<'_>, flags: u32
+        ) -> () {
+            parent, "rename {parent} {} {new_parent} {} {flags}", named(name), named(new_name) => ()
+        }
+        fn link(node: NodeId, new_parent: NodeId, new_name: Name<'_>) -> Entry {
+            node, "link {node} {new_parent} {}", named(new_name) => entry()
+        }
+        fn open(node: NodeId, args: &OpenArgs) -> Opened {
+            node, "open {node} {:#x} {}", args.flags, args.kill_suidgid => opened()
+        }
+        fn create(
+            parent: NodeId, name: Name<'_>, new: &NewNode, args: &OpenArgs
+        ) -> (Entry, Opened) {
+            parent, "create {parent} {} {:o} {:#x}", named(name), new.mode, args.flags
+                => (entry(), opened())
+        }
+        fn tmpfile(parent: NodeId, new: &NewNode, args: &OpenArgs) -> (Entry, Opened) {
+            parent, "tmpfile {parent} {:o} {:#x}", new.mode, args.flags => (entry(), opened())
+        }
+        fn flush(node: NodeId, handle: FileHandle, owner: LockOwner) -> () {
+            node, "flush {node} {handle} {owner}" => ()
+        }
+        fn fsync(node: NodeId, handle: FileHandle, data_only: bool) -> () {
+            node, "fsync {node} {handle} {data_only}" => ()
+        }
+        fn opendir(node: NodeId, args: &OpenArgs) -> Opened {
+            node, "opendir {node} {:#x}", args.flags => opened()
+        }
+        fn fsyncdir(node: NodeId, handle: FileHandle, data_only: bool) -> () {
+            node, "fsyncdir {node} {handle} {data_only}" => ()
+        }
+        fn statfs(node: NodeId) -> FileSystemStatistics {
+            node, "statfs {node}" => FileSystemStatistics {
+                blocks: 1234,
+                ..FileSystemStatistics::default()
+            }
+        }
+        fn syncfs(node: NodeId) -> () {
+            node, "syncfs {node}" => ()
+        }
+        fn setxattr(node: NodeId, name: &CStr, value: &[u8], flags: u32, clear: bool) -> () {
+            node, "setxattr {node} {} {} {flags} {clear}", text(name), value.escape_ascii() => ()
+        }
+        fn removexattr(node: NodeId, name: &CStr) -> () {
+            node, "removexattr {node} {}", text(name) => ()
+        }
+        fn access(node: NodeId, mask: u32) -> () {
+            node, "access {node} {mask}" => ()
+        }
+        fn getlk(node: NodeId, lock: &LockArgs) -> Option<LockArgs> {
+            node, "getlk {node} {}..{}", lock.start, lock.end
+                => (lock.start > 0).then_some(LockArgs { pid: 77, ..*lock })
+        }
+        fn fallocate(node: NodeId, handle: FileHandle, offset: u64, length: u64, mode: u32) -> () {
+            node, "fallocate {node} {handle} {offset} {length} {mode}" => ()
+        }
+        fn lseek(node: NodeId, handle: FileHandle, offset: u64, whence: u32) -> u64 {
+            node, "lseek {node} {handle} {offset} {whence}" => 8192
+        }
+        fn copy_file_range(node: NodeId, copy: &CopyArgs) -> u64 {
+            node, "copy_file_range {node} {} {}", copy.node_out, copy.length => copy.length
+        }
+        fn bmap(node: NodeId, block: u64, bytes: u32) -> u64 {
+            node, "bmap {node} {block} {bytes}" => block.wrapping_add(1)
+        }
+    }
+
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::SETXATTR_EXT);
         if self.wants_writeback {
@@ -157,16 +259,6 @@ impl FileSystem for RecordingFs {
         self.note(node, format!("forget {node} {count}"));
     }
 
-    fn getattr(
-        &self,
-        c: &Context<'_>,
-        node: NodeId,
-        handle: Option<FileHandle>,
-    ) -> Result<Attributes> {
-        self.asked(c, node, format!("getattr {node} {handle:?}"))?;
-        Ok(attributes())
-    }
-
     fn statx(
         &self,
         c: &Context<'_>,
@@ -187,121 +279,10 @@ impl FileSystem for RecordingFs {
         })
     }
 
-    fn setattr(&self, c: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
-        let (size, kill) = (set.size, set.kill_suidgid);
-        self.asked(c, node, format!("setattr {node} {size:?} {kill}"))?;
-        Ok(attributes())
-    }
-
     fn readlink(&self, c: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         self.asked(c, node, format!("readlink {node} {}", buffer.len()))?;
         buffer[..6].copy_from_slice(b"target");
         Ok(6)
-    }
-
-    fn symlink(
-        &self,
-        c: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        target: &CStr,
-    ) -> Result<Entry> {
-        let call = format!("symlink {parent} {} {}", named(name), text(target));
-        self.asked(c, parent, call)?;
-        Ok(entry())
-    }
-
-    fn mknod(
-        &self,
-        c: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        new: &NewNode,
-    ) -> Result<Entry> {
-        let NewNode { mode, umask, rdev } = new;
-        let name = named(name);
-        let call = format!("mknod {parent} {name} {mode:o} {umask:o} {rdev}");
-        self.asked(c, parent, call)?;
-        Ok(entry())
-    }
-
-    fn mkdir(
-        &self,
-        c: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        new: &NewNode,
-    ) -> Result<Entry> {
-        let name = named(name);
-        let call = format!("mkdir {parent} {name} {:o} {:o}", new.mode, new.umask);
-        self.asked(c, parent, call)?;
-        Ok(entry())
-    }
-
-    fn unlink(&self, c: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
-        self.asked(c, parent, format!("unlink {parent} {}", named(name)))
-    }
-
-    fn rmdir(&self, c: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
-        self.asked(c, parent, format!("rmdir {parent} {}", named(name)))
-    }
-
-    fn rename(
-        &self,
-        c: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        new_parent: NodeId,
-        new_name: Name<'_>,
-        flags: u32,
-    ) -> Result<()> {
-        let (name, new) = (named(name), named(new_name));
-        let call = format!("rename {parent} {name} {new_parent} {new} {flags}");
-        self.asked(c, parent, call)
-    }
-
-    fn link(
-        &self,
-        c: &Context<'_>,
-        node: NodeId,
-        new_parent: NodeId,
-        new_name: Name<'_>,
-    ) -> Result<Entry> {
-        let call = format!("link {node} {new_parent} {}", named(new_name));
-        self.asked(c, node, call)?;
-        Ok(entry())
-    }
-
-    fn open(&self, c: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        let call = format!("open {node} {:#x} {}", args.flags, args.kill_suidgid);
-        self.asked(c, node, call)?;
-        Ok(opened())
-    }
-
-    fn create(
-        &self,
-        c: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        new: &NewNode,
-        args: &OpenArgs,
-    ) -> Result<(Entry, Opened)> {
-        let name = named(name);
-        let call = format!("create {parent} {name} {:o} {:#x}", new.mode, args.flags);
-        self.asked(c, parent, call)?;
-        Ok((entry(), opened()))
-    }
-
-    fn tmpfile(
-        &self,
-        c: &Context<'_>,
-        parent: NodeId,
-        new: &NewNode,
-        args: &OpenArgs,
-    ) -> Result<(Entry, Opened)> {
-        let call = format!("tmpfile {parent} {:o} {:#x}", new.mode, args.flags);
-        self.asked(c, parent, call)?;
-        Ok((entry(), opened()))
     }
 
     fn read(
@@ -349,33 +330,8 @@ impl FileSystem for RecordingFs {
         }
     }
 
-    fn flush(
-        &self,
-        c: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        owner: LockOwner,
-    ) -> Result<()> {
-        self.asked(c, node, format!("flush {node} {handle} {owner}"))
-    }
-
     fn release(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
         self.note(node, format!("release {node} {}", args.handle));
-    }
-
-    fn fsync(
-        &self,
-        c: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        data_only: bool,
-    ) -> Result<()> {
-        self.asked(c, node, format!("fsync {node} {handle} {data_only}"))
-    }
-
-    fn opendir(&self, c: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        self.asked(c, node, format!("opendir {node} {:#x}", args.flags))?;
-        Ok(opened())
     }
 
     fn readdir(
@@ -401,42 +357,6 @@ impl FileSystem for RecordingFs {
 
     fn releasedir(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
         self.note(node, format!("releasedir {node} {}", args.handle));
-    }
-
-    fn fsyncdir(
-        &self,
-        c: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        data_only: bool,
-    ) -> Result<()> {
-        self.asked(c, node, format!("fsyncdir {node} {handle} {data_only}"))
-    }
-
-    fn statfs(&self, c: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
-        self.asked(c, node, format!("statfs {node}"))?;
-        Ok(FileSystemStatistics {
-            blocks: 1234,
-            ..FileSystemStatistics::default()
-        })
-    }
-
-    fn syncfs(&self, c: &Context<'_>, node: NodeId) -> Result<()> {
-        self.asked(c, node, format!("syncfs {node}"))
-    }
-
-    fn setxattr(
-        &self,
-        c: &Context<'_>,
-        node: NodeId,
-        name: &CStr,
-        value: &[u8],
-        flags: u32,
-        clear: bool,
-    ) -> Result<()> {
-        let (name, value) = (text(name), value.escape_ascii());
-        let call = format!("setxattr {node} {name} {value} {flags} {clear}");
-        self.asked(c, node, call)
     }
 
     fn getxattr(
@@ -466,20 +386,6 @@ impl FileSystem for RecordingFs {
         Ok(names.len())
     }
 
-    fn removexattr(&self, c: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
-        self.asked(c, node, format!("removexattr {node} {}", text(name)))
-    }
-
-    fn access(&self, c: &Context<'_>, node: NodeId, mask: u32) -> Result<()> {
-        self.asked(c, node, format!("access {node} {mask}"))
-    }
-
-    fn getlk(&self, c: &Context<'_>, node: NodeId, lock: &LockArgs) -> Result<Option<LockArgs>> {
-        let call = format!("getlk {node} {}..{}", lock.start, lock.end);
-        self.asked(c, node, call)?;
-        Ok((lock.start > 0).then_some(LockArgs { pid: 77, ..*lock }))
-    }
-
     fn setlk(&self, c: &Context<'_>, node: NodeId, lock: &LockArgs, wait: bool) -> Result<()> {
         let LockArgs {
             flock,
@@ -502,37 +408,6 @@ impl FileSystem for RecordingFs {
         })
     }
 
-    fn fallocate(
-        &self,
-        c: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: u32,
-    ) -> Result<()> {
-        let call = format!("fallocate {node} {handle} {offset} {length} {mode}");
-        self.asked(c, node, call)
-    }
-
-    fn lseek(
-        &self,
-        c: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        offset: u64,
-        whence: u32,
-    ) -> Result<u64> {
-        self.asked(c, node, format!("lseek {node} {handle} {offset} {whence}"))?;
-        Ok(8192)
-    }
-
-    fn copy_file_range(&self, c: &Context<'_>, node: NodeId, copy: &CopyArgs) -> Result<u64> {
-        let (to, length) = (copy.node_out, copy.length);
-        self.asked(c, node, format!("copy_file_range {node} {to} {length}"))?;
-        Ok(length)
-    }
-
     fn ioctl(
         &self,
         c: &Context<'_>,
@@ -552,11 +427,6 @@ impl FileSystem for RecordingFs {
         let wakes = c.poll_handle();
         self.asked(c, node, format!("poll {node} {handle} {events} {wakes:?}"))?;
         Ok(events & 1)
-    }
-
-    fn bmap(&self, c: &Context<'_>, node: NodeId, block: u64, bytes: u32) -> Result<u64> {
-        self.asked(c, node, format!("bmap {node} {block} {bytes}"))?;
-        Ok(block.wrapping_add(1))
     }
 
     fn retrieved(&self, node: NodeId, cookie: Unique, offset: u64, data: &[u8]) {

@@ -120,6 +120,22 @@ fn hear_reply(stream: &UnixStream, code: u32, result: u64) {
     assert_eq!((reply.code, reply.u64_at(0)), (code, Some(result)));
 }
 
+/// A request and its reply pass.
+fn maps(worker: &UnixStream, front_end: &UnixStream, offset: u64) {
+    map(worker, offset);
+    hear_request(front_end, MAP, offset);
+    reply_to(front_end, MAP, 0);
+    hear_reply(worker, MAP, 0);
+}
+
+/// A proxy with a worker that has a channel.
+fn opened() -> (Play, UnixStream, Ends) {
+    let play = Play::new();
+    let (worker, _) = play.worker_with_channel();
+    let ends = play.open(&worker);
+    (play, worker, ends)
+}
+
 fn is_silent(stream: &UnixStream) -> bool {
     let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
     recv(stream, &mut [0; 1], flags) == Err(rustix::io::Errno::AGAIN)
@@ -157,9 +173,7 @@ fn requests_of_the_worker_and_their_replies_pass() {
 
 #[test]
 fn requests_of_the_vhost_crate_pass() {
-    let play = Play::new();
-    let (worker, _) = play.worker_with_channel();
-    let ends = play.open(&worker);
+    let (_play, _worker, ends) = opened();
     let backend = Backend::from_stream(ends.worker);
     backend.set_reply_ack_flag(true);
     backend.set_shmem_flag(true);
@@ -182,9 +196,7 @@ fn requests_of_the_vhost_crate_pass() {
 
 #[test]
 fn messages_that_arrive_in_parts_are_forwarded_whole() {
-    let play = Play::new();
-    let (worker, _) = play.worker_with_channel();
-    let ends = play.open(&worker);
+    let (play, worker, ends) = opened();
     let request = bytes_of(MAP, VERSION | NEED_REPLY, &at(1));
     let reply = bytes_of(MAP, VERSION | REPLY, &5_u64.to_le_bytes());
     // The descriptor comes with the header or with the body.
@@ -236,10 +248,7 @@ fn a_late_reply_is_discarded_while_there_is_no_worker() {
     reply_to(&ends.front_end, MAP, 7);
     let (_second, channel) = play.worker_with_channel();
     let channel = channel.unwrap();
-    map(&channel, 2);
-    hear_request(&ends.front_end, MAP, 2);
-    reply_to(&ends.front_end, MAP, 0);
-    hear_reply(&channel, MAP, 0);
+    maps(&channel, &ends.front_end, 2);
 }
 
 #[test]
@@ -255,10 +264,7 @@ fn half_a_message_of_a_dead_worker_is_dropped() {
         let (next, channel) = play.worker_with_channel();
         (worker, ends.worker) = (next, channel.unwrap());
         assert!(is_silent(&ends.front_end));
-        map(&ends.worker, 2);
-        hear_request(&ends.front_end, MAP, 2);
-        reply_to(&ends.front_end, MAP, 0);
-        hear_reply(&ends.worker, MAP, 0);
+        maps(&ends.worker, &ends.front_end, 2);
     }
 }
 
@@ -339,9 +345,7 @@ fn a_reply_to_a_request_that_was_not_sent_closes_the_channel() {
 
 #[test]
 fn a_worker_that_does_not_read_its_replies_loses_its_channel() {
-    let play = Play::new();
-    let (worker, _) = play.worker_with_channel();
-    let ends = play.open(&worker);
+    let (play, worker, ends) = opened();
     let request = bytes_of(UNMAP, VERSION | NEED_REPLY, &at(1));
     let unread = (0..100_000).take_while(|_| {
         let _ = (&ends.worker).write(&request);
@@ -373,9 +377,7 @@ fn a_front_end_that_closes_its_channel_or_sends_no_reply_closes_that_of_the_work
         },
     ];
     for breaks in breaks {
-        let play = Play::new();
-        let (worker, _) = play.worker_with_channel();
-        let ends = play.open(&worker);
+        let (play, worker, ends) = opened();
         map(&ends.worker, 1);
         hear_request(&ends.front_end, MAP, 1);
         breaks(ends.front_end);
@@ -385,9 +387,7 @@ fn a_front_end_that_closes_its_channel_or_sends_no_reply_closes_that_of_the_work
         let (_next, none) = play.worker_with_channel();
         assert!(none.is_none());
     }
-    let play = Play::new();
-    let (worker, _) = play.worker_with_channel();
-    let ends = play.open(&worker);
+    let (play, worker, ends) = opened();
     // Without a request.
     reply_to(&ends.front_end, MAP, 0);
     assert_ends(&ends.worker);
@@ -405,10 +405,7 @@ fn another_channel_replaces_the_first() {
     let second = play.open(&worker);
     assert_ends(&first.worker);
     assert_ends(&first.front_end);
-    map(&second.worker, 2);
-    hear_request(&second.front_end, MAP, 2);
-    reply_to(&second.front_end, MAP, 0);
-    hear_reply(&second.worker, MAP, 0);
+    maps(&second.worker, &second.front_end, 2);
     drop((worker, second.worker));
     let (_next, channel) = play.worker_with_channel();
     map(&channel.unwrap(), 3);
@@ -445,10 +442,7 @@ fn requests_pass_while_the_messages_are_replayed() {
     assert_eq!(hear(&second).request(), Some(code::GET_FEATURES));
     reply(&second, code::GET_FEATURES, &[0; 8]);
     let channel = channel_of(hear(&second));
-    map(&channel, 1);
-    hear_request(&ends.front_end, MAP, 1);
-    reply_to(&ends.front_end, MAP, 0);
-    hear_reply(&channel, MAP, 0);
+    maps(&channel, &ends.front_end, 1);
     assert_eq!(hear(&second).request(), Some(code::GET_FEATURES));
     reply(&second, code::GET_FEATURES, &[0; 8]);
     play.ask(&second);
@@ -468,9 +462,7 @@ fn what_is_no_stream_socket_is_not_passed_to_the_worker() {
 
 #[test]
 fn the_end_of_the_connection_closes_the_channel() {
-    let play = Play::new();
-    let (worker, _) = play.worker_with_channel();
-    let ends = play.open(&worker);
+    let (play, _worker, ends) = opened();
     play.front_end.shutdown(Shutdown::Both).unwrap();
     assert_ends(&ends.worker);
     assert_ends(&ends.front_end);

@@ -1,9 +1,12 @@
 //! Plausible requests with random arguments.
 
-use super::usual;
+#[allow(clippy::unwrap_used, reason = "its tests are those of thrufs-abi")]
+#[path = "../../../../../crates/abi/tests/wire/samples.rs"]
+mod samples;
+
 use crate::front_end::{FrontEnd, Parts};
 use std::time::{Duration, Instant};
-use thrufs_abi::layout::{EntryOut, OpenOut};
+use thrufs_abi::layout::{EntryOut, InHeader, OpenOut};
 use thrufs_abi::{NodeId, Opcode, Reply, RequestBuilder, Unique};
 use thrufs_testing::{Random, ReplyLayout, Shape};
 
@@ -96,14 +99,16 @@ impl Session {
             _ => random.pick(&self.nodes),
         };
         let user = random.pick(&[0, 0, 0, 1000, u32::MAX]);
-        let mut builder = RequestBuilder::from_number(number_of, Unique(self.unique), NodeId(node))
-            .ids(user, user, 1);
-        builder = if random.once_in(4) {
-            self.with_arguments(builder, random)
+        let mut bytes = if random.once_in(4) {
+            let builder = RequestBuilder::from_number(number_of, Unique(0), NodeId(0));
+            self.with_arguments(builder, random).finish()
         } else {
-            self.with_usual_arguments(opcode, builder, random)
+            self.sample(opcode, random)
         };
-        let mut bytes = builder.finish();
+        bytes[4..8].copy_from_slice(&number_of.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.unique.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&node.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&[user; 2].map(u32::to_ne_bytes).concat());
         if random.once_in(20) {
             let length = random.number() as u32;
             bytes[..4].copy_from_slice(&length.to_ne_bytes());
@@ -114,35 +119,22 @@ impl Session {
         bytes
     }
 
-    /// The usual arguments of the operation, sometimes with a random number.
-    fn with_usual_arguments(
-        &self,
-        opcode: Opcode,
-        mut builder: RequestBuilder,
-        random: &mut Random,
-    ) -> RequestBuilder {
-        for word in usual::words(opcode) {
-            let value = if random.once_in(30) {
-                number(random, &self.nodes)
-            } else {
-                word.value(random, &self.nodes, &self.handles)
+    /// The usual arguments of the operation, of a known handle, sometimes with other numbers.
+    fn sample(&self, opcode: Opcode, random: &mut Random) -> Vec<u8> {
+        let mut bytes = samples::sample(opcode).finish();
+        let words = opcode.row().structure_bytes / size_of::<u64>();
+        let arguments = bytes[size_of::<InHeader>()..].chunks_exact_mut(size_of::<u64>());
+        for (at, word) in arguments.take(words).enumerate() {
+            let number = match random.below(12) {
+                0 => number(random, &self.nodes),
+                1..=4 => random.number() % 8,
+                // Most structures begin with a handle.
+                _ if at == 0 && !self.handles.is_empty() => random.pick(&self.handles),
+                _ => continue,
             };
-            builder = builder.arg(&value);
+            word.copy_from_slice(&number.to_ne_bytes());
         }
-        let trailing = opcode.row().trailing;
-        for _ in 0..usual::names(trailing) {
-            let names = if random.once_in(8) {
-                NAMES
-            } else {
-                &NAMES[..4]
-            };
-            builder = builder.name(random.pick(names));
-        }
-        if usual::has_bytes(trailing) {
-            let length = random.below(5000);
-            builder = builder.bytes(&random.bytes(length));
-        }
-        builder
+        bytes
     }
 
     /// Random numbers, names and bytes.
