@@ -201,12 +201,13 @@ fn requests_by_path_that_lost_a_race_succeed_after_a_second_lookup() {
 
 /// Its blocks are free then, not at FORGET.
 #[test]
-fn removed_files_are_closed_at_once() {
+fn removed_files_are_closed_before_space_is_reported() {
     let served = serve(Config::default());
     let root = served.root();
     let node = served.file("file", b"content");
     root.getattr(node).unwrap();
     root.unlink(ROOT, b"file").unwrap();
+    root.statfs(ROOT).unwrap();
     let directory = served.directory.path().canonicalize().unwrap();
     let kept = fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
         let target = fs::read_link(entry.as_ref().unwrap().path());

@@ -2,14 +2,12 @@
 //! directory beneath, and the processes end in bounded time.
 
 use crate::ground::share::{Stop, connect_to, mount_at, serves};
-use crate::ground::{
-    self, Foreground, Ground, THRUFS, VICTIMS, fails, kill_all, succeeded, thrufs, wait_for,
-};
+use crate::ground::{self, Ground, THRUFS, VICTIMS, fails, kill_all, succeeded, thrufs, wait_for};
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -55,10 +53,7 @@ impl Source {
 
     /// A client blocked in such a LOOKUP; returns when the source has the request.
     fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
-        self.ask_by(self.ground.mnt.join("silent"))
-    }
-
-    fn ask_by(&self, path: PathBuf) -> JoinHandle<io::Result<fs::Metadata>> {
+        let path = self.ground.mnt.join("silent");
         let client = std::thread::spawn(move || fs::metadata(path));
         wait_for("the request to reach the source", || {
             self.files.gate.came() > 0
@@ -99,31 +94,6 @@ fn unanswered_requests_do_not_keep_the_mount() {
     source.files.gate.open();
     let said = server.ends(1);
     assert!(said.contains("do not end"), "{said}");
-    ground.wait_gone();
-}
-
-/// As in a container: the connection is aborted by the unmount alone.
-#[test]
-fn unanswered_requests_fail_without_the_control_file_system() {
-    let Some(source) = Source::new() else { return };
-    let ground = &source.ground;
-    let script =
-        "mount -t tmpfs none /sys/fs/fuse && touch /sys/fs/fuse/connections && exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh", THRUFS, "mount"]);
-    command.args(["-f", "--stop-timeout=1", "-o", "cache=never"]);
-    command.args([&ground.src, &ground.mnt]);
-    let mut server = Foreground::of(command.stderr(Stdio::piped()).spawn().unwrap());
-    let seen = format!("/proc/{}/root{}", server.pid(), ground.mnt.display());
-    let is_mounted = || Path::new(&seen).join("file").exists();
-    wait_for("the mount", || server.has_ended() || is_mounted());
-    let client = source.ask_by(Path::new(&seen).join("silent"));
-    server.signal(Signal::TERM);
-    assert_aborted(client);
-    server.wait_supervisor();
-    source.files.gate.open();
-    let said = server.ends(1);
-    assert!(said.contains("cannot abort the connection"), "{said}");
     ground.wait_gone();
 }
 
