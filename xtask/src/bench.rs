@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "--shares" | "--window" => scripted("shares.py", &server, arguments),
         "--memory" => scripted("memory.sh", &server, rest),
         "--runs" => scripted("runs.sh", &server, rest),
+        "--cost" => ring::turn_on().and_then(|()| scripted("cost.py", &server, rest)),
         _ => ring::turn_on().and_then(|()| become_script(&server, arguments)),
     }
 }
@@ -37,8 +38,8 @@ fn become_script(server: &Path, arguments: &[String]) -> Result<(), Failure> {
     Err(Failure::of(&script)(error))
 }
 
-/// Runs a script of `bench/`: shares for virtual machines beside virtiofsd or through a window, memory, or programs
-/// in sandboxes.
+/// Runs a script of `bench/`: shares for virtual machines beside virtiofsd or through a window, memory, programs in
+/// sandboxes, or what operations on names cost.
 fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Failure> {
     tools::set_up(Tier::Full)?;
     // One is of Python.

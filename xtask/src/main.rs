@@ -56,9 +56,9 @@ cargo xtask CHORE
                    cargo-mutants: --in-diff FILE, --file NAME, --shard K/N
   bench TABLE [ARG...]
                    bench/run.py: one of the published tables, Thrufs beside other servers (bench/README.md)
-  bench --shares, bench --window, bench --memory, bench --runs
+  bench --shares, bench --window, bench --memory, bench --runs, bench --cost
                    shares beside virtiofsd, and through a DAX window; memory of idle mounts and of many
-                   files; programs in `thrufs run`
+                   files; programs in `thrufs run`; what operations on names cost
   setup            installs what all chores use, and turns FUSE over io_uring on
   tools            lists what setup installs";
 
