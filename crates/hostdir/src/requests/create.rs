@@ -6,7 +6,7 @@ use crate::files::{Opening, SET_IDS, lower_flags};
 use crate::host::Host;
 use crate::judge::{NewFile, PASSTHROUGH, UNNAMED};
 use crate::quota::QuotaCharge;
-use crate::tree::{ATTEMPTS_MAX, End, Inode, component};
+use crate::tree::{ATTEMPTS_MAX, End, Inode, Noted, component};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -218,6 +218,9 @@ impl Host {
                 self.enter_created(context, (&parent, name), fd, args, wanted, charge)?;
             if name.is_none() {
                 let inode = self.tree.nodes.get(entry.node)?;
+                if self.files.is_opened_by_kernel(opened.handle) {
+                    inode.note(Noted::OnlyHeld);
+                }
                 let charged = self.tree.charge_removed(context.uid(), &inode);
                 charged.inspect_err(|_| {
                     self.files.undo_open(opened.handle);
@@ -360,10 +363,14 @@ impl Host {
     ) -> Result<Opened> {
         let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
         let passthrough = self.files.may_use_passthrough(inode.mount(), wanted);
-        if passthrough && inode.cached_descriptor().is_none() {
+        let for_kernel = self.files.created_for_kernel();
+        if (passthrough || for_kernel.is_some()) && inode.cached_descriptor().is_none() {
             // Registered by an O_PATH descriptor, which does not count as an open file.
             let path_fd = self.tree.reopen(fd.as_fd(), libc::O_PATH)?;
             self.tree.descriptors.keep(inode, path_fd);
+        }
+        if let Some(opened) = for_kernel {
+            return Ok(opened);
         }
         let guard = self
             .files
