@@ -56,13 +56,15 @@ impl Setting {
 
     /// Whether the mount uses passthrough.
     fn passes_through(&self) -> bool {
-        let is_off = self.has_option("nopassthrough") || self.has_option("writeback");
+        let off = ["nopassthrough", "writeback", "opens=local"];
+        let is_off = off.iter().any(|option| self.has_option(option));
         self.way == Way::Mount && !is_off
     }
 
     fn shares_locks(&self) -> bool {
         let is_relay = matches!(self.way, Way::Relay(_));
-        let is_default = !is_relay && !self.has_option("locks=local");
+        let local = ["locks=local", "opens=local"];
+        let is_default = !is_relay && !local.iter().any(|option| self.has_option(option));
         is_default || self.has_option("locks=shared")
     }
 
@@ -146,6 +148,9 @@ impl Setup for Setting {
             }
             Need::AppendSwitchedOff if mounted && self.passes_through() => {
                 Some("the kernel keeps O_APPEND on a file beneath that it has opened with it")
+            }
+            Need::CloseToOpen | Need::AskedAtOpen if self.has_option("opens=local") => {
+                Some("the kernel opens files without a look beneath")
             }
             Need::CloseToOpen if self.has_option("cache=always") => {
                 Some("cache=always is for files without other writers")

@@ -233,7 +233,7 @@ fn a_vanished_source_gives_clean_errors() {
 #[test]
 fn a_full_disk_is_reported_and_keeps_what_was_synced() {
     over_each(|transport| {
-        for options in ["", "writeback"] {
+        for options in ["", "writeback", "opens=local"] {
             let ground = Ground::prepare(Lower::Ext4).unwrap();
             // Leaves some megabytes.
             let space = rustix::fs::statvfs(ground.outside()).unwrap();

@@ -16,6 +16,8 @@ const GATE: &[(Lower, &str)] = &[
     (Lower::Tmpfs, "transport=uring"),
     (Lower::Tmpfs, "transport=uring,nopassthrough"),
     (Lower::Ext4, "locks=shared,acl"),
+    (Lower::Ext4, "opens=local"),
+    (Lower::Tmpfs, "transport=uring,opens=local"),
 ];
 
 /// For each setting: comma-separated options as after `-o`. The empty set is the defaults, over
@@ -27,6 +29,8 @@ const OPTIONS: &[&str] = &[
     "writeback",
     "nopassthrough",
     "nopassthrough,cache=never",
+    "opens=local",
+    "opens=local,cache=always",
     "nopassthrough,locks=shared,acl",
     "locks=shared,acl",
     "transport=uring",

@@ -40,6 +40,11 @@ fn operations_are_the_same_with_cache_never() {
 }
 
 #[test]
+fn operations_are_the_same_with_opens_by_the_kernel() {
+    run_cases_over_each("opens=local");
+}
+
+#[test]
 fn operations_are_the_same_with_writeback() {
     run_cases_over_each("writeback");
 }

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use thrufs_test_report::skipped;
 use thrufs_tests::skip_if;
 
 use rustix::fs::{FlockOperation, flock};
@@ -22,6 +23,7 @@ use thrufs_tests::mount_point::{is_mounted, must_skip};
 use thrufs_tests::property;
 use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
 use thrufs_tests::server::kill_process;
+use thrufs_tests::tracer::Tracer;
 use thrufs_tests::wait_until;
 
 #[test]
@@ -311,4 +313,43 @@ fn a_wait_for_a_lock_is_interrupted_through_the_queues() {
     wait_until("the lock", || is_free(&now));
     drop(now);
     relayed.relay().stop().unwrap();
+}
+
+/// The kernel goes on opening files by itself, and the next worker is not asked to.
+#[test]
+fn opens_of_a_read_only_share_cost_nothing_and_outlive_its_worker() {
+    skip_if!(must_skip());
+    for options in ["ro,cache=always", "ro,cache=always,opens=local"] {
+        let relayed = start(options);
+        let (mnt, source) = (relayed.relay().mnt(), relayed.ground().source());
+        for name in ["one", "two"] {
+            fs::write(source.join(name), name).unwrap();
+        }
+        let read = |name: &str| fs::read_to_string(mnt.join(name)).unwrap();
+        assert_eq!(read("one"), "one");
+        let open = File::open(mnt.join("two")).unwrap();
+        let workers = serving_workers(relayed.share());
+        kill_process(workers[0], Signal::KILL);
+        assert_eq!([read("one"), read("two")], ["one", "two"]);
+        let mut byte = [0];
+        assert_eq!(open.read_at(&mut byte, 2).unwrap(), 1);
+        match Tracer::start(mnt) {
+            Ok(tracer) => {
+                let looks = || tracer.count(|| assert_eq!(read("one"), "one"));
+                wait_until("no request", || looks().is_empty());
+            }
+            Err(error) => skipped(format!("no tracing here: {error}")),
+        }
+        // The guest does not know that the share is read-only.
+        let written = OpenOptions::new().write(true).open(mnt.join("one"));
+        let written = written.and_then(|file| file.write_at(b"X", 0));
+        assert_eq!(errno(written), Some(libc::EROFS));
+        assert_eq!(
+            errno(File::create(mnt.join("one"))),
+            Some(libc::EROFS),
+            "truncated"
+        );
+        assert_eq!(fs::read_to_string(source.join("one")).unwrap(), "one");
+        relayed.relay().stop().unwrap();
+    }
 }

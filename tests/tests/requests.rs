@@ -326,3 +326,65 @@ fn a_warm_open_by_a_user_costs_at_most_one_getxattr_more() {
         assert_eq!(seen, expected, "a file that is open for writing");
     });
 }
+
+/// Also the first of a name that was looked up, once its data are cached.
+#[test]
+fn files_that_the_kernel_opens_cost_nothing_while_they_are_cached() {
+    for options in [
+        "opens=local,ro,cache=always",
+        "nopassthrough,ro,cache=always",
+        "opens=local,ro",
+        "nopassthrough,ro,locks=local",
+        "opens=local",
+    ] {
+        counted_under(options, |mounted, tracer| {
+            fs::write(mounted.source().join("file"), b"content").unwrap();
+            let path = mounted.mnt().join("file");
+            let look = || assert_eq!(fs::read(&path).unwrap(), b"content");
+            let first = tracer.count(look);
+            let asked = ["OPEN", "READ", "RELEASE"].map(|opcode| of(&first, opcode));
+            assert_eq!(asked, [1, 1, 0], "{options}: {first:?}");
+            assert!(of(&first, "FLUSH") <= 1, "{options}: {first:?}");
+            assert_soon(tracer, look, &Requests::new(), options);
+            // For the whole connection.
+            fs::write(mounted.source().join("other"), b"content").unwrap();
+            let path = mounted.mnt().join("other");
+            let other = || drop(fs::read(&path).unwrap());
+            let asked = ["OPEN", "READ", "RELEASE", "FLUSH"];
+            let first = tracer.count(other);
+            assert_eq!(
+                asked.map(|opcode| of(&first, opcode)),
+                [0, 1, 0, 0],
+                "{first:?}"
+            );
+            assert_soon(tracer, other, &Requests::new(), options);
+        });
+    }
+}
+
+#[test]
+fn writing_a_file_that_the_kernel_opens_costs_the_writes() {
+    counted_under("opens=local", |mounted, tracer| {
+        let path = writable_file(mounted);
+        drop(open_for_writing(&path));
+        let write = || {
+            let file = open_for_writing(&path);
+            file.write_all_at(b"x", 0).unwrap();
+        };
+        write();
+        let count = |act: &dyn Fn()| {
+            let mut seen = tracer.count(act);
+            // After a change, the kernel asks for attributes, and whether there are privileges to drop.
+            for opcode in ["GETATTR", "GETXATTR"] {
+                assert!(seen.remove(opcode).unwrap_or(0) <= 1, "{opcode}");
+            }
+            seen
+        };
+        assert_eq!(count(&write), requests(&[("WRITE", 1)]));
+        let seen = count(&|| fs::write(&path, b"content").unwrap());
+        assert_eq!(seen, requests(&[("SETATTR", 1), ("WRITE", 1)]), "truncated");
+        let seen = count(&|| drop(File::create_new(path.with_extension("new")).unwrap()));
+        assert_eq!(seen, requests(&[("CREATE", 1), ("LOOKUP", 1)]), "created");
+        assert_eq!(fs::read(mounted.source().join("file")).unwrap(), b"content");
+    });
+}

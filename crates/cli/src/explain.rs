@@ -210,6 +210,7 @@ fn as_text(path: &Path, explained: &Explained) -> String {
     line(
         "open",
         match total {
+            0 if explanation.opens.by_kernel => "not counted".to_owned(),
             0 => "no".to_owned(),
             1 => format!("once{}", if writable > 0 { ", for writing" } else { "" }),
             _ => format!("{total} times, {writable} of them for writing"),

@@ -81,6 +81,20 @@ pub enum Locks {
     Shared,
 }
 
+/// Who opens regular files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OpenMode {
+    /// [`Local`](Self::Local) for a read-only session that may have it, with local locks and without passthrough,
+    /// whose server may read what its callers may; else [`Server`](Self::Server).
+    #[default]
+    Auto,
+    /// The client's kernel, by the names, attributes and pages that it has. No round trips.
+    Local,
+    /// The server, which looks at the file each time.
+    Server,
+}
+
 /// One range of an [`IdMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -201,6 +215,8 @@ pub struct Config {
     /// Let the kernel use lower files itself where it can: reads, writes and maps of open files then do not
     /// reach the server. Other files go by the cache mode.
     pub passthrough: bool,
+    /// Who opens regular files. [`OpenMode::Local`] excludes passthrough.
+    pub opens: OpenMode,
     /// Whether callers are processes of this machine, so that rules and the audit log can name their
     /// programs. A guest's are not.
     pub callers_are_local: bool,
@@ -290,6 +306,7 @@ impl Default for Config {
             follow_marks: 200_000,
             writeback: false,
             passthrough: true,
+            opens: OpenMode::default(),
             callers_are_local: true,
             killpriv: true,
             allow_mmap: true,
@@ -336,6 +353,9 @@ pub enum ConfigError {
         "writeback caches written data, which cache=never and cache=metadata forbid: drop one of them"
     )]
     WritebackWithoutCache,
+    /// The kernel cannot open files by itself.
+    #[error("opens=local {0}; use opens=server")]
+    OpensNotLocal(String),
     /// ACLs are extended attributes.
     #[error("acl needs xattr: drop noxattr, or add noacl")]
     AclWithoutXattr,
@@ -369,6 +389,10 @@ impl Config {
         }
         if self.acl && !self.xattr {
             return Err(ConfigError::AclWithoutXattr);
+        }
+        if self.opens == OpenMode::Local {
+            let local = self.may_open_locally();
+            local.map_err(|why| ConfigError::OpensNotLocal(why.to_owned()))?;
         }
         compile(&self.dax).map_err(|error| ConfigError::Pattern(error.to_string()))?;
         Ok(())
@@ -417,6 +441,40 @@ impl Config {
     /// none there, and have by the map the ids that are meant for them, unless that is root's.
     pub(crate) fn lends(&self, map: &IdMap, id: u32) -> bool {
         map.to_client(id) != id && (self.callers_are_local || id == 0)
+    }
+
+    /// Whether these options let the kernel open files by itself; otherwise why not.
+    pub(crate) fn may_open_locally(&self) -> Result<(), &'static str> {
+        let keeps_until_told = self.cache == CacheMode::Always || self.follows();
+        for (is_met, otherwise) in [
+            (
+                self.default_permissions,
+                "needs default_permissions: nobody else checks who opens a file",
+            ),
+            (
+                keeps_until_told,
+                "needs cache=always, or cache=auto on a mount that is followed: nothing else tells the kernel \
+                 that a file has changed",
+            ),
+            (
+                self.locks == Locks::Local,
+                "needs locks=local: a lock beneath ends with its open file, whose end nobody tells",
+            ),
+            (!self.writeback, "does not go with writeback"),
+            (
+                self.read_only || !self.maps_ids(),
+                "needs ro with mapped ids: files of others lose their set-id bits when they are opened for writing",
+            ),
+            (
+                self.read_only || self.callers_are_local,
+                "needs ro on a share: the next worker would not find files that were removed while they were open",
+            ),
+        ] {
+            if !is_met {
+                return Err(otherwise);
+            }
+        }
+        Ok(())
     }
 
     /// Whether changes beneath are to be followed. A guest takes no notifications.

@@ -85,6 +85,9 @@ pub struct Opens {
     pub total: usize,
     /// Those for writing.
     pub writable: usize,
+    /// Not counted: the kernel opens files by itself.
+    #[serde(default)]
+    pub by_kernel: bool,
 }
 
 /// Whether a guest maps a file from the host's page cache.

@@ -118,8 +118,7 @@ impl FileSystem for HostDir {
 
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         let config = &self.host.config;
-        negotiation
-            .want(InitFlags::ATOMIC_O_TRUNC | InitFlags::SETXATTR_EXT | InitFlags::HAS_EXPIRE_ONLY);
+        negotiation.want(InitFlags::SETXATTR_EXT | InitFlags::HAS_EXPIRE_ONLY);
         let keeps_listings = self.host.may_leave_opendir_to_kernel();
         if config.readdirplus {
             negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
@@ -170,15 +169,24 @@ impl FileSystem for HostDir {
                 negotiation.want(InitFlags::EXPLICIT_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
             }
         }
-        if config.passthrough && self.host.tree.credentials.may_register() {
-            negotiation.want(InitFlags::PASSTHROUGH);
-            negotiation.set_stack_depth_max(self.host.tree.root.mount().stack_depth());
+        // Guests offer it whose machine monitor has a window.
+        let of_window = InitFlags::MAP_ALIGNMENT | InitFlags::HAS_INODE_DAX;
+        let of_window = of_window & negotiation.offered();
+        let has_passthrough = config.passthrough && self.host.tree.credentials.may_register();
+        let has_better =
+            has_passthrough && negotiation.offers(InitFlags::PASSTHROUGH) || !of_window.is_empty();
+        if self.host.is_to_open_files_itself(has_better) {
+            // Without an OPEN that truncates: there is none.
+            negotiation.want(InitFlags::NO_OPEN_SUPPORT);
+        } else {
+            negotiation.want(InitFlags::ATOMIC_O_TRUNC | of_window);
+            if has_passthrough {
+                negotiation.want(InitFlags::PASSTHROUGH);
+                negotiation.set_stack_depth_max(self.host.tree.root.mount().stack_depth());
+            }
         }
         // Submounts may be on other file systems. Few are.
         negotiation.set_prompt(self.host.tree.root.mount().is_memory());
-        // Guests offer it whose machine monitor has a window.
-        let of_window = InitFlags::MAP_ALIGNMENT | InitFlags::HAS_INODE_DAX;
-        negotiation.want(of_window & negotiation.offered());
         if let Some(bytes) = config.max_write {
             negotiation.set_write_bytes_max(bytes);
         }
@@ -206,10 +214,18 @@ impl FileSystem for HostDir {
         {
             tree.dax.begin(window);
         }
-        let passthrough = &files.passthrough;
-        passthrough.settle(wanted, privileged, features, services.backings);
         let flags = features.flags;
         let set = |flag: &AtomicBool, is_set| flag.store(is_set, Ordering::Relaxed);
+        // Otherwise nothing would tell the kernel that a file has changed. A session of another process that has
+        // begun so has no choice.
+        let is_told = !config.follows() || self.host.follow.is_started();
+        let opens_files = flags.contains(InitFlags::NO_OPEN_SUPPORT) && is_told;
+        set(&files.kernel_opens_files, opens_files);
+        let passthrough = &files.passthrough;
+        match opens_files {
+            true => passthrough.is_excluded(),
+            false => passthrough.settle(wanted, privileged, features, services.backings),
+        }
         set(
             &files.may_skip_flush,
             !flags.contains(InitFlags::WRITEBACK_CACHE),

@@ -6,6 +6,7 @@
 //! | `open`, `enter_lower`, `enter_passthrough`, `audit`, `release` | an open file, from OPEN or CREATE to RELEASE |
 //! | `use_file`, `may_use_passthrough`, `expected_path`, `route_of`, `resume_use` | the data path that all opens of an inode share |
 //! | `file`, `file_of`, `lower`, `open_again_raw`, `close_file` | an open file and its lower file |
+//! | `file_for`, `is_opened_by_kernel` | a file that the kernel has opened by itself |
 //! | `read`, `write`, `flush`, `fsync`, `fallocate`, `lseek`, `copy_file_range` | requests on its data |
 //! | `change_content`, `clear_privileges`, `drop_privileges`, `drop_privileges_of_others` | set-id bits and capabilities |
 //! | `change_attributes`, `change_file`, `may_write` | changes of a file that may be redacted |
@@ -21,6 +22,7 @@ mod guard;
 mod intent;
 mod io;
 mod keeping;
+mod kernel_opens;
 mod listings;
 mod lock_notifications;
 mod lock_owners;
@@ -80,6 +82,8 @@ pub(crate) struct Files {
     part_read: PartRead,
     /// Whether OPENDIR is answered with ENOSYS; set by INIT.
     pub(crate) kernel_opens_directories: AtomicBool,
+    /// The same for OPEN and FLUSH.
+    pub(crate) kernel_opens_files: AtomicBool,
     pub(crate) passthrough: Passthrough,
     /// Of open directories, and of open files with a descriptor here.
     pub(crate) quotas: Arc<UserQuotas>,
@@ -118,6 +122,7 @@ impl Files {
             listings: Listings::beside(limits.inodes),
             part_read: PartRead::default(),
             kernel_opens_directories: AtomicBool::new(false),
+            kernel_opens_files: AtomicBool::new(false),
             passthrough: Passthrough::default(),
             quotas: UserQuotas::new(limits.user, limits.users, server_uid),
             lock_quotas: UserQuotas::new(USER_OWNERS_MAX, USERS_OWNERS_MAX, server_uid),

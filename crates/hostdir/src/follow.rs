@@ -46,13 +46,14 @@ use changes::Seen;
 pub(crate) use lanes::Untold;
 use marks::{Marks, Wanted};
 use parking_lot::Mutex;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use submounts::Submounts;
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
+use thrufs_sys::fanotify::{Group, NAMES};
 use watch::Watch;
 
 /// How long the kernel above may keep what it is told.
@@ -164,6 +165,18 @@ impl Follow {
         }
     }
 
+    /// Whether it can begin, if it is asked for.
+    pub(crate) fn may_start(&self) -> Result<()> {
+        if self.config.follows() {
+            if self.tree.root.mount().is_remote {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let root = self.tree.descriptor(&self.tree.root)?;
+            Group::new()?.mark(root.as_fd(), NAMES)?;
+        }
+        Ok(())
+    }
+
     fn begin(&self, notifier: &Notifier) -> std::result::Result<Started, String> {
         let wanted = Wanted {
             most: self.config.follow_marks,
@@ -215,6 +228,17 @@ impl Follow {
             started
                 .watch
                 .drop_later(directory.node(), self.config.entry_timeout());
+        }
+    }
+
+    /// To be called before data are read that the kernel keeps, and does not ask about at an open. If nobody tells of
+    /// their changes, or not of all since somebody `has_writers` (who may store to a map), they are dropped after as
+    /// long as attributes are valid that are not followed.
+    pub(crate) fn data_begin(&self, inode: &Inode, has_writers: impl FnOnce() -> bool) {
+        if let Some(Started { watch, .. }) = self.started.get()
+            && (!self.is_followed(inode) || has_writers())
+        {
+            watch.drop_later(inode.node(), self.config.cache.default_timeout());
         }
     }
 
@@ -479,7 +503,6 @@ impl PendingLookup<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     const MARKS: usize = 10;
 

@@ -1,6 +1,6 @@
 //! The parts of a served directory, and how they are made. Answers no request itself.
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, OpenMode};
 use crate::files::Files;
 use crate::follow::{Follow, MountTable};
 use crate::judge::Judge;
@@ -47,6 +47,49 @@ impl Host {
     /// Then it has to check permissions, and no rule may ask who opens a directory.
     pub(crate) fn may_leave_opendir_to_kernel(&self) -> bool {
         self.config.follows() && self.config.default_permissions && !self.judge.has_policy()
+    }
+
+    /// Whether the kernel is to open files by itself. `has_better` is whether it can use lower files, or map them in
+    /// a window.
+    pub(crate) fn is_to_open_files_itself(&self, has_better: bool) -> bool {
+        let (config, credentials) = (&self.config, &self.tree.credentials);
+        let may_read_the_same =
+            credentials.overrides_modes() || !(config.allow_other || config.maps_ids());
+        match config.opens {
+            OpenMode::Server => false,
+            OpenMode::Local => true,
+            OpenMode::Auto => {
+                config.read_only
+                    && !has_better
+                    && may_read_the_same
+                    && !self.judge.has_policy()
+                    && config.may_open_locally().is_ok()
+            }
+        }
+    }
+
+    /// What only this process can tell of `opens=local`, beside the options.
+    fn check_local_opens(&self) -> Result<(), ConfigError> {
+        let why = if self.judge.has_policy() {
+            Err("does not go with a policy, which decides at each open".to_owned())
+        } else if self.config.read_only {
+            Ok(())
+        } else if self.tree.root.mount().is_remote {
+            Err("needs ro here: the file system beneath reports errors at close(2)".to_owned())
+        } else if !self.tree.credentials.overrides_modes() {
+            let problem =
+                "needs ro or a server of root's: another may not open what its callers have opened";
+            Err(problem.to_owned())
+        } else {
+            Ok(())
+        };
+        let is_followed = || {
+            self.follow.may_start().map_err(|why| {
+                format!("with cache=auto needs a tree whose changes can be followed ({why})")
+            })
+        };
+        why.and_then(|()| is_followed())
+            .map_err(ConfigError::OpensNotLocal)
     }
 }
 
@@ -113,16 +156,20 @@ impl HostDir {
         }
         let parts = (Arc::clone(&tree), Arc::clone(&judge), Arc::clone(&follow));
         let files = Files::new(Arc::clone(&config), parts);
+        let host = Host {
+            config,
+            tree,
+            judge,
+            follow,
+            files,
+            kernel_ignores_acls: AtomicBool::new(false),
+            announces_submounts: AtomicBool::new(false),
+        };
+        if host.config.opens == OpenMode::Local {
+            host.check_local_opens()?;
+        }
         Ok(HostDir {
-            host: Arc::new(Host {
-                config,
-                tree,
-                judge,
-                follow,
-                files,
-                kernel_ignores_acls: AtomicBool::new(false),
-                announces_submounts: AtomicBool::new(false),
-            }),
+            host: Arc::new(host),
         })
     }
 
@@ -181,6 +228,7 @@ impl HostDir {
             descriptors: host.tree.descriptors.len() + 1,
             descriptors_evicted: host.tree.descriptors.evictions(),
             open_files: host.files.files.len(),
+            kernel_opens_files: host.files.kernel_opens_files.load(Ordering::Relaxed),
             open_directories: host.files.directories.len(),
             mounts: host.tree.mounts.len(),
             lock_owners: host.files.locks.count().0,

@@ -52,7 +52,8 @@ mod tree;
 
 pub use config::{
     CacheMode, Config, ConfigError, FileHandles, FollowMode, IdMap, IdRange, Locks, Migration,
-    MigrationMode, MigrationOnError, Translation, TranslationError, XattrMap, XattrMapError,
+    MigrationMode, MigrationOnError, OpenMode, Translation, TranslationError, XattrMap,
+    XattrMapError,
 };
 pub use explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, Opens, WindowUse};
 pub use follow::MountTable;

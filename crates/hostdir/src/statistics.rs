@@ -16,6 +16,8 @@ pub struct Statistics {
     pub descriptors_evicted: u64,
     /// Files that clients have open.
     pub open_files: usize,
+    /// Whether they are not counted, since the kernel opens files by itself.
+    pub kernel_opens_files: bool,
     /// Directories that clients have open.
     pub open_directories: usize,
     /// Lower mounts, with the source's own.
@@ -88,7 +90,8 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "inodes={} exported_nodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
-             lock_owners={} mount_locks={} unmapped_opens={} backing_files={} refused_to_users={}{}{}",
+             lock_owners={} mount_locks={} unmapped_opens={} backing_files={} refused_to_users={} \
+             kernel_opens_files={}{}{}",
             self.inodes,
             self.exported_nodes,
             self.descriptors,
@@ -101,6 +104,7 @@ impl fmt::Display for Statistics {
             self.unmapped_opens,
             self.backing_files,
             self.refused_to_users,
+            u8::from(self.kernel_opens_files),
             self.following.map_or_else(String::new, |it| it.to_string()),
             self.dax.map_or_else(String::new, |it| it.to_string())
         )

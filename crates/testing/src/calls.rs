@@ -242,14 +242,19 @@ impl<C: Carrier> Caller<'_, C> {
         data: &[u8],
         write_flags: u32,
     ) -> Result<u32> {
-        let size = data.len() as u32;
         let arg = WriteIn {
             fh,
             offset,
-            size,
             write_flags,
             ..WriteIn::default()
         };
+        self.write_as(node, arg, data)
+    }
+
+    /// WRITE, with a size that is that of `data`.
+    pub fn write_as(&self, node: NodeId, arg: WriteIn, data: &[u8]) -> Result<u32> {
+        let size = data.len() as u32;
+        let arg = WriteIn { size, ..arg };
         let out: WriteOut =
             structure(&self.call(self.request(Opcode::Write, node).arg(&arg).bytes(data))?)?;
         Ok(out.size)

@@ -67,6 +67,8 @@ pub enum Need {
     TruncateToSameSize,
     /// Data written in the lower tree are visible at the next open.
     CloseToOpen,
+    /// Flags of the lower file are asked for at each open.
+    AskedAtOpen,
     /// The server can invalidate the kernel's caches, or the kernel caches nothing.
     Notifications,
     /// Shared writable mappings.

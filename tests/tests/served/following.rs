@@ -23,7 +23,7 @@ use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
 use thrufs_tests::wait_until;
 
 /// Without notifications, everything here would stay as it is.
-const FOLLOWED: &str = "follow=auto,entry_timeout=3600,attr_timeout=3600,negative_timeout=3600";
+pub const FOLLOWED: &str = "follow=auto,entry_timeout=3600,attr_timeout=3600,negative_timeout=3600";
 
 /// With a mark on the file system, and with one on each directory.
 pub fn with_each_mark(test: impl Fn(&Mounted)) {
@@ -103,6 +103,8 @@ fn what_changes_beneath_shows_at_once() {
     for (marks, lowers) in [
         ("auto", &[Lower::Tmpfs][..]),
         ("directories", &[Lower::Tmpfs]),
+        ("directories,opens=local", &[Lower::Tmpfs, Lower::Overlay]),
+        ("auto,opens=local", &[Lower::Ext4]),
         (
             "filesystem,follow_marks=1",
             &[Lower::Tmpfs, Lower::Ext4, Lower::Xfs],

@@ -13,7 +13,7 @@ const SETFLAGS: u32 = 0x4008_6602;
 const SETFLAGS_32: u32 = 0x4004_6602;
 
 /// Every operation on an open file but RELEASE, which has no answer.
-fn by_file(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Result<()>)> {
+pub fn by_file(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Result<()>)> {
     let root = served.root();
     let fallocate = FallocateIn {
         fh,

@@ -8,6 +8,7 @@ mod cases;
 mod dots;
 mod following;
 mod handles;
+mod kernel_opens;
 mod listings;
 mod locks;
 mod losses;

@@ -222,6 +222,11 @@ impl Server {
         self.setup.write().unwrap().0.resources.policy = Some(policy);
     }
 
+    /// For the workers to come.
+    pub fn configure(&self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.setup.write().unwrap().0.config);
+    }
+
     /// Takes no descriptors of files that are only open from now on.
     pub fn keeps_no_open_files(&self) {
         let setup = self.setup.read().unwrap();

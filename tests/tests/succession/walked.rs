@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
-use thrufs_hostdir::{Migration, MigrationMode, MigrationOnError};
+use thrufs_hostdir::{
+    CacheMode, Config, Locks, Migration, MigrationMode, MigrationOnError, OpenMode,
+};
 use thrufs_tests::lower::{Ground, Lower};
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -96,6 +98,38 @@ fn nodes_and_open_files_go_on_under_their_numbers() {
             (1, 0, 0)
         );
     });
+}
+
+/// A server that would not have begun so refuses the session.
+#[test]
+fn files_that_the_kernel_opens_stay_so() {
+    for way in WAYS {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let source = ground.source();
+        fs::write(source.join("file"), "content").unwrap();
+        let config = Config {
+            opens: OpenMode::Local,
+            cache: CacheMode::Always,
+            locks: Locks::Local,
+            read_only: true,
+            ..config_for(way)
+        };
+        let server = Server::new(source, config);
+        let client = mounted(&server);
+        let root = client.root();
+        let node = root.walk("file").unwrap();
+        server.configure(|it| it.opens = OpenMode::Server);
+        let refused = server.restored(Migration::default(), &server.saved().unwrap());
+        assert!(refused.unwrap_err().to_string().contains("INIT"));
+        server.configure(|it| it.opens = OpenMode::Local);
+        server.passed_on(way);
+        assert_eq!(root.read(node, 0, 0, 100).unwrap(), b"content", "{way:?}");
+        assert_eq!(
+            root.open(node, libc::O_RDONLY).map(drop),
+            Err(Errno::ENOSYS)
+        );
+        assert_eq!(root.write(node, 0, 0, b"X", 0), Err(Errno::EROFS));
+    }
 }
 
 #[test]

@@ -63,7 +63,9 @@ fn following(directory: &OwnedFd, is_remote: bool) -> Finding {
     }
     let marked = Group::new().and_then(|group| group.mark(directory.as_fd(), NAMES));
     match marked {
-        Ok(()) => Finding::good("changes are told at once: follow=auto"),
+        Ok(()) => Finding::good(
+            "changes are told at once: follow=auto; so the kernel can open files by itself: opens=local",
+        ),
         Err(Errno::INVAL | Errno::NOSYS) => Finding::note(
             "this kernel does not tell of changes (Linux 5.17 does): names and attributes are asked for again \
              after a second",

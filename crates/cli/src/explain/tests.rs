@@ -18,6 +18,7 @@ fn explained() -> Explained {
             opens: Opens {
                 total: 2,
                 writable: 1,
+                by_kernel: false,
             },
             locked_by_mount: false,
             restrictions: Vec::new(),
@@ -82,6 +83,7 @@ fn optional_fields_have_a_line_when_present() {
     explained.explanation.opens = Opens {
         total: 1,
         writable: 1,
+        by_kernel: false,
     };
     let text = as_text(Path::new("x"), &explained);
     for line in [

@@ -6,12 +6,13 @@ use super::value::{Target, Use};
 use super::{Setting, find};
 use crate::config::{MountConfig, ShareConfig};
 use rustix::mount::MountAttrFlags;
-use thrufs_hostdir::{Config, FileHandles, MigrationMode};
+use thrufs_hostdir::{CacheMode, Config, FileHandles, Locks, MigrationMode, OpenMode};
 
 /// The configuration of a mount, without its paths.
 pub(crate) fn resolve_mount(settings: &[Setting]) -> Result<MountConfig, OptionError> {
     let mut config = MountConfig::default();
-    for setting in in_force(settings)? {
+    let effective = in_force(settings)?;
+    for setting in &effective {
         if !setting.option.used().includes(Use::Mount) {
             return Err(setting.not_for("mount"));
         }
@@ -19,6 +20,7 @@ pub(crate) fn resolve_mount(settings: &[Setting]) -> Result<MountConfig, OptionE
     }
     settle(&mut config.serving);
     let read_only = config.serving.read_only;
+    settle_locks(&mut config.serving, given(&effective, "locks").is_some());
     config
         .attributes
         .set(MountAttrFlags::MOUNT_ATTR_RDONLY, read_only);
@@ -46,6 +48,19 @@ pub(crate) fn resolve_share(settings: &[Setting]) -> Result<ShareConfig, OptionE
 /// An explicit `acl` would have been a contradiction.
 fn settle(serving: &mut Config) {
     serving.acl &= serving.xattr && serving.default_permissions;
+}
+
+/// Locks are local by default if the kernel is to open files, or where it may since nothing changes.
+fn settle_locks(serving: &mut Config, are_given: bool) {
+    let never_changes = serving.read_only && serving.cache == CacheMode::Always;
+    let is_local = match serving.opens {
+        OpenMode::Local => true,
+        OpenMode::Auto => never_changes,
+        OpenMode::Server => false,
+    };
+    if is_local && !are_given {
+        serving.locks = Locks::Local;
+    }
 }
 
 fn given<'s>(effective: &'s [Setting], name: &str) -> Option<&'s Setting> {

@@ -59,7 +59,7 @@ impl Files {
         node: NodeId,
         handle: FileHandle,
     ) -> Result<Arc<OpenDirectory>> {
-        if self.is_opened_by_kernel(handle) {
+        if self.is_directory_opened_by_kernel(handle) {
             return self.open_unnumbered(node);
         }
         let directory = self.directories.get(handle.0);
@@ -178,7 +178,7 @@ impl Files {
         sink: &mut DirectorySink<'_>,
         entry_of: impl Fn(&PendingLookup<'_>, &CStr, (Arc<Inode>, Statx)) -> Entry,
     ) -> Result<()> {
-        if !self.is_opened_by_kernel(handle) {
+        if !self.is_directory_opened_by_kernel(handle) {
             let directory = self.directory_of(node, handle)?;
             return self.readdir_from(context, &directory, offset, sink, entry_of);
         }
@@ -216,7 +216,7 @@ impl Files {
         is_settled(directory.inode.mount(), &stat).then(|| content_version(&stat))
     }
 
-    fn is_opened_by_kernel(&self, handle: FileHandle) -> bool {
+    fn is_directory_opened_by_kernel(&self, handle: FileHandle) -> bool {
         handle == FileHandle(0) && self.kernel_opens_directories.load(Ordering::Relaxed)
     }
 

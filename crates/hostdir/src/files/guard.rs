@@ -58,7 +58,7 @@ impl UseGuard {
         }
         let ended = slot.take();
         drop(slot);
-        if self.inode.is(Noted::LostAName) {
+        if self.inode.is(Noted::LostAName) && !self.inode.is(Noted::OnlyHeld) {
             // Perhaps the last reference: a file without names is freed then.
             self.inode.drop_descriptor();
         }

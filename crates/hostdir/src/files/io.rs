@@ -21,6 +21,7 @@ use thrufs::{
 };
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_policy::DataPath;
+use thrufs_sys::lease;
 use thrufs_sys::lock::LockKind;
 
 impl Files {
@@ -95,7 +96,7 @@ impl Files {
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        let file = self.file_of(node, args.handle)?;
+        let file = self.file_for(node, args.handle, libc::O_RDONLY)?;
         self.follow.is_asked(file.inode());
         if let Some(filter) = file.guard.filter() {
             return self.read_filtered(context, &file, filter, args, reply);
@@ -103,7 +104,12 @@ impl Files {
         if !file.is_uncached.load(Ordering::Relaxed) {
             file.inode().note_pages_read();
         }
-        Ok(reply.file(self.lower(&file, false)?, args.offset))
+        let lower = self.lower(&file, false)?;
+        if self.is_opened_by_kernel(args.handle) {
+            let has_writers = || lease::has_writers(&*lower).unwrap_or(false);
+            self.follow.data_begin(file.inode(), has_writers);
+        }
+        Ok(reply.file(lower, args.offset))
     }
 
     /// Keeps callers other than root from the blocks that a file system reserves for root; whatever is free is.
@@ -122,7 +128,8 @@ impl Files {
         args: &WriteArgs,
         data: WriteSource<'_>,
     ) -> Result<usize> {
-        let file = self.file_of(node, args.handle)?;
+        let flags = args.flags as i32 & (libc::O_APPEND | libc::O_SYNC);
+        let file = self.file_for(node, args.handle, libc::O_WRONLY | flags)?;
         self.config.writable()?;
         self.may_write(&file)?;
         // The kernel keeps the pages.
@@ -142,9 +149,14 @@ impl Files {
         self.leave_reserved_blocks(context, file.inode())?;
         let write = || self.write_past_pages(context, &file, || data.write_to(&lower, args.offset));
         let kills = self.kills_set_ids(context, lower.as_fd(), args.kill_suidgid)?;
-        self.change_file(context, (args.handle, &file), &lower, || {
+        let written = self.change_file(context, (args.handle, &file), &lower, || {
             self.change_content(file.inode(), lower.as_fd(), kills, write)
-        })
+        });
+        if file.inode().mount().is_remote && self.is_opened_by_kernel(args.handle) {
+            // Otherwise the error of a close(2) that nobody hears of.
+            sync(&*lower, true)?;
+        }
+        written
     }
 
     pub(crate) fn flush(
@@ -154,6 +166,10 @@ impl Files {
         handle: FileHandle,
         owner: LockOwner,
     ) -> Result<()> {
+        if self.is_opened_by_kernel(handle) {
+            // For the whole connection, too.
+            return Err(Errno::ENOSYS);
+        }
         let file = self.file_of(node, handle)?;
         self.release_owner(file.inode().node(), owner);
         if file.writable && !file.is_passthrough() {
@@ -252,7 +268,7 @@ impl Files {
         handle: FileHandle,
         data_only: bool,
     ) -> Result<()> {
-        let file = self.file_of(node, handle)?;
+        let file = self.file_for(node, handle, libc::O_RDONLY)?;
         if !file.inode().mount().is_memory() {
             context.require_blocking()?;
         }
@@ -269,7 +285,7 @@ impl Files {
         mode: u32,
     ) -> Result<()> {
         self.config.writable()?;
-        let file = self.file_of(node, handle)?;
+        let file = self.file_for(node, handle, libc::O_WRONLY)?;
         if !file.inode().mount().is_memory() {
             context.require_blocking()?;
         }
@@ -300,7 +316,7 @@ impl Files {
         offset: u64,
         whence: u32,
     ) -> Result<u64> {
-        let file = self.file_of(node, handle)?;
+        let file = self.file_for(node, handle, libc::O_RDONLY)?;
         let from = match whence as i32 {
             libc::SEEK_DATA => SeekFrom::Data(offset),
             libc::SEEK_HOLE => SeekFrom::Hole(offset),
@@ -320,8 +336,8 @@ impl Files {
         if args.flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let from = self.file_of(node, args.handle_in)?;
-        let to = self.file_of(args.node_out, args.handle_out)?;
+        let from = self.file_for(node, args.handle_in, libc::O_RDONLY)?;
+        let to = self.file_for(args.node_out, args.handle_out, libc::O_WRONLY)?;
         if from.guard.filter().is_some() {
             // The kernel then copies what it may read.
             return Err(Errno::EOPNOTSUPP);

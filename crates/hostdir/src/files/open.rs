@@ -16,6 +16,7 @@ use crate::tree::Inode;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use thrufs::{Context, Errno, LowerFile, OpenArgs, Opened, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_policy::{Access, DataPath, FilePath};
@@ -81,6 +82,20 @@ impl Files {
         node: NodeId,
         args: &OpenArgs,
     ) -> Result<Opened> {
+        let flags = lower_flags(args.flags, &self.config) as i32;
+        let inode = self.to_be_opened(node, access(flags))?;
+        if self.kernel_opens_files.load(Ordering::Relaxed) {
+            // For the whole connection: there is no OPEN and no RELEASE from now on.
+            return Err(Errno::ENOSYS);
+        }
+        match self.judge.active_policy() {
+            None => self.open_by(context, &inode, flags, args, &PASSTHROUGH),
+            Some(rules) => self.open_under_policy(context, rules, &inode, args),
+        }
+    }
+
+    /// The inode of a regular file to which everybody who may do so has this access.
+    pub(super) fn to_be_opened(&self, node: NodeId, access: Access) -> Result<Arc<Inode>> {
         let inode = self.tree.nodes.get(node)?;
         if inode.is_directory() {
             return Err(Errno::EISDIR);
@@ -90,16 +105,12 @@ impl Files {
         if !inode.is_regular() {
             return Err(Errno::ENXIO);
         }
-        let flags = lower_flags(args.flags, &self.config) as i32;
-        if access(flags) == Access::Change {
+        if access == Access::Change {
             self.config.writable()?;
             self.require_mapped(&inode)?;
             self.tree.freeing.settle();
         }
-        match self.judge.active_policy() {
-            None => self.open_by(context, &inode, flags, args, &PASSTHROUGH),
-            Some(rules) => self.open_under_policy(context, rules, &inode, args),
-        }
+        Ok(inode)
     }
 
     fn open_under_policy(
@@ -258,16 +269,7 @@ impl Files {
         }
         // Not under writeback, where whole pages are written back.
         let may_append = args.flags as i32 & libc::O_APPEND != 0 && !self.config.writeback;
-        let (fd, appends) = match self.tree.open_inode(guard.inode(), flags) {
-            // Perhaps an append-only file (`chattr +a`).
-            Err(Errno::EPERM) if may_append => {
-                let fd = self
-                    .tree
-                    .open_inode(guard.inode(), flags | libc::O_APPEND)?;
-                (fd, true)
-            }
-            opened => (opened?, false),
-        };
+        let (fd, appends) = self.open_to_append(guard.inode(), flags, may_append)?;
         self.enter_lower(
             guard,
             Opening {
@@ -279,6 +281,22 @@ impl Files {
             },
             None,
         )
+    }
+
+    /// Opens a lower file, and returns whether it appends: it may be append-only (`chattr +a`).
+    pub(super) fn open_to_append(
+        &self,
+        inode: &Arc<Inode>,
+        flags: i32,
+        may_append: bool,
+    ) -> Result<(OwnedFd, bool)> {
+        match self.tree.open_inode(inode, flags) {
+            Err(Errno::EPERM) if may_append => {
+                let fd = self.tree.open_inode(inode, flags | libc::O_APPEND)?;
+                Ok((fd, true))
+            }
+            opened => Ok((opened?, false)),
+        }
     }
 
     /// Opens for a truncation that must drop set-id bits: by a separate call, since the mode
@@ -482,7 +500,6 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
 
     #[test]
     fn lower_flags_drop_o_append_and_o_direct() {

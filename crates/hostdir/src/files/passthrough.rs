@@ -44,6 +44,12 @@ impl Passthrough {
         let _ = self.settled.set(outcome);
     }
 
+    /// Decides for a connection whose kernel opens files by itself.
+    pub(crate) fn is_excluded(&self) {
+        tracing::info!("{}", Obstacle::OpenedByKernel);
+        let _ = self.settled.set(Err(Obstacle::OpenedByKernel));
+    }
+
     pub(super) fn backings(&self) -> Result<&Backings, Obstacle> {
         if let Some(obstacle) = self.refused.get() {
             return Err(*obstacle);

@@ -106,6 +106,7 @@ impl Files {
             uses.as_ref().is_some_and(|it| it.writable_opens > 0)
         };
         path == DataPath::Cached
+            && !self.kernel_opens_files.load(Ordering::Relaxed)
             && self.follow.is_started()
             && !inode.is_some_and(|inode| {
                 self.have_lock_files(inode) || inode.is(Noted::TakesTurns) || has_writer(inode)

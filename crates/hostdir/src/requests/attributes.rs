@@ -379,7 +379,12 @@ impl Host {
                 Errno::EINVAL
             });
         }
-        let open = handle.and_then(|handle| self.files.files.get(handle.0));
+        let open = match handle {
+            Some(handle) if self.files.is_opened_by_kernel(handle) => {
+                Some(self.files.file_for(inode.node(), handle, libc::O_WRONLY)?)
+            }
+            handle => handle.and_then(|handle| self.files.files.get(handle.0)),
+        };
         let is_its = |file: &Arc<OpenFile>| file.writable && file.node() == inode.node();
         match open.filter(is_its) {
             // Not by path: some file systems then leave the times alone if the size stays.

@@ -6,7 +6,7 @@ use crate::files::{Opening, SET_IDS, lower_flags};
 use crate::host::Host;
 use crate::judge::{NewFile, PASSTHROUGH, UNNAMED};
 use crate::quota::QuotaCharge;
-use crate::tree::{ATTEMPTS_MAX, End, Inode, component};
+use crate::tree::{ATTEMPTS_MAX, End, Inode, Noted, component};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -219,6 +219,9 @@ impl Host {
                 self.enter_created(context, (&parent, name), fd, args, wanted, charge)?;
             if name.is_none() {
                 let inode = self.tree.nodes.get(entry.node)?;
+                if self.files.is_opened_by_kernel(opened.handle) {
+                    inode.note(Noted::OnlyHeld);
+                }
                 let charged = self.tree.charge_removed(context.uid(), &inode);
                 charged.inspect_err(|_| {
                     self.files.undo_open(opened.handle);
@@ -361,6 +364,9 @@ impl Host {
     ) -> Result<Opened> {
         let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
         let passthrough = self.files.may_use_passthrough(inode.mount(), wanted);
+        if let Some(opened) = self.files.created_for_kernel() {
+            return Ok(opened);
+        }
         let guard = self
             .files
             .use_file(inode, args.flags as i32, Some(stat), wanted)?;

@@ -144,7 +144,7 @@ impl Host {
         let expected = self.files.expected_path(mount, &ruling.wanted);
         let ((path, obstacle), backing) = current.unwrap_or((expected, None));
         let mut reason = self.reason(path, obstacle);
-        if current.is_none() {
+        if current.is_none() && obstacle != Some(Obstacle::OpenedByKernel) {
             reason.insert_str(0, "not open; it would be: ");
         } else if path != expected.0 {
             reason.push_str("; opened before the policy or the file changed");
@@ -229,6 +229,9 @@ impl Host {
             (DataPath::Direct, _) | (_, CacheMode::Never | CacheMode::Metadata) => {
                 "no data are cached"
             }
+            (DataPath::Cached, CacheMode::Auto) if obstacle == Some(Obstacle::OpenedByKernel) => {
+                "data are cached until the source file changes"
+            }
             (DataPath::Cached, CacheMode::Auto) => {
                 "data are cached while the source file is unchanged at open"
             }
@@ -246,9 +249,15 @@ impl Host {
         if inode.is_directory() {
             let directories = self.files.directories.iter();
             let total = directories.filter(|(_, open)| open.node() == node).count();
-            return Opens { total, writable: 0 };
+            return Opens {
+                total,
+                ..Opens::default()
+            };
         }
-        let mut opens = Opens::default();
+        let mut opens = Opens {
+            by_kernel: self.files.kernel_opens_files.load(Ordering::Relaxed),
+            ..Opens::default()
+        };
         for (_, file) in self.files.files.iter() {
             if file.node() == node {
                 opens.total += 1;

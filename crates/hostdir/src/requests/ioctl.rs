@@ -38,7 +38,7 @@ impl Host {
             let directory = self.files.directory_of(node, handle)?;
             send(self.files.directory_fd(&directory)?.as_fd())?
         } else {
-            let file = self.files.file_of(node, handle)?;
+            let file = self.files.file_for(node, handle, libc::O_RDONLY)?;
             send(self.files.lower(&file, false)?.as_fd())?
         };
         if changes {

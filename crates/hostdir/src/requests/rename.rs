@@ -113,8 +113,7 @@ impl Host {
         self.judge.may_change_name(context, end)?;
         let victim = self.tree.hold_without_handles(end);
         let known = self.tree.known(end);
-        let held = known.as_ref().filter(|_| directory);
-        let held = held.and_then(|known| self.hold_removed(known));
+        let held = known.as_ref().and_then(|known| self.hold_removed(known));
         let flags = if directory {
             AtFlags::REMOVEDIR
         } else {
@@ -123,7 +122,7 @@ impl Host {
         if let Some(inode) = known.as_ref().or(victim.as_ref()) {
             self.tree.keep_if_last_name(inode, end);
         }
-        let file = known.as_ref().filter(|_| !directory);
+        let file = known.as_ref().filter(|_| !directory && held.is_none());
         let freed = file.and_then(|file| self.tree.reference_to_free(file, end));
         self.tree.name_changes.during(|| {
             self.as_owner_of_names(context, &[end], || {
@@ -135,8 +134,12 @@ impl Host {
             }
             Ok(())
         })?;
-        if let Some(victim) = victim {
-            self.tree.forget_place(context.uid(), &victim, end);
+        match victim {
+            Some(victim) if self.is_perhaps_open(&victim) => {
+                self.tree.forget_replaced(context.uid(), &victim, end);
+            }
+            Some(victim) => self.tree.forget_place(context.uid(), &victim, end),
+            None => {}
         }
         match (held, &known) {
             (Some(held), _) => self.keep_removed(context.uid(), held),
@@ -150,18 +153,28 @@ impl Host {
         Ok(())
     }
 
-    /// Makes sure that a descriptor leads to a directory that is about to be removed, if the kernel may have it
-    /// open without a handle here.
-    fn hold_removed<'a>(&self, directory: &'a Arc<Inode>) -> Option<&'a Arc<Inode>> {
-        let is_in_question = directory.is_directory()
-            && directory.mount().has_handles
-            && self.files.kernel_opens_directories.load(Ordering::Relaxed);
-        (is_in_question && self.tree.descriptor(directory).is_ok()).then_some(directory)
+    /// Makes sure that a descriptor leads to an inode of which the last name is about to be removed, or was, if the
+    /// kernel may have it open without a handle here.
+    fn hold_removed<'a>(&self, inode: &'a Arc<Inode>) -> Option<&'a Arc<Inode>> {
+        if !inode.mount().has_handles || !self.is_perhaps_open(inode) {
+            return None;
+        }
+        let stat = self.tree.stat(inode).ok()?;
+        (inode.is_directory() || stat.stx_nlink <= 1).then_some(inode)
     }
 
-    fn keep_removed(&self, uid: Option<u32>, directory: &Arc<Inode>) {
-        directory.note(Noted::OnlyHeld);
-        self.tree.drop_if_over_quota(uid, directory);
+    /// Whether the kernel may have it open without a handle here.
+    fn is_perhaps_open(&self, inode: &Inode) -> bool {
+        let opens = match inode.is_directory() {
+            true => &self.files.kernel_opens_directories,
+            false => &self.files.kernel_opens_files,
+        };
+        opens.load(Ordering::Relaxed)
+    }
+
+    fn keep_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+        inode.note(Noted::OnlyHeld);
+        self.tree.drop_if_over_quota(uid, inode);
     }
 
     pub(crate) fn rename(

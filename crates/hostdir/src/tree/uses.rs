@@ -60,6 +60,7 @@ impl Use {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
     TurnedOff,
+    OpenedByKernel,
     Rule,
     /// The kernel does not combine passthrough with the writeback cache.
     Writeback,
@@ -81,6 +82,7 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Obstacle::TurnedOff => "passthrough is off (nopassthrough, or a share)",
+            Obstacle::OpenedByKernel => "the kernel opens files by itself (opens=)",
             Obstacle::Rule => "a rule of the policy",
             Obstacle::Writeback => "the kernel has no passthrough together with writeback",
             Obstacle::Kernel => {

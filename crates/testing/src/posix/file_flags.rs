@@ -12,19 +12,19 @@ pub(super) const CASES: &[Case] = cases! {
     set_and_clear:
         "file file x; chattr file +d; is {file,^file} flags d; chattr file -d;
          is {file,^file} flags",
-    immutable_guards_a_file:
+    immutable_guards_a_file [AskedAtOpen]:
         "file file kept; chattr file +i; EPERM open file w; EPERM unlink file;
          EPERM link file link; EPERM chmod file 600; chattr file -i; is file text kept; agree;
          unlink file",
-    append_only_guards_a_file [WriteThrough]:
+    append_only_guards_a_file [WriteThrough, AskedAtOpen]:
         "file file log; chattr file +a; EPERM open file w; EPERM open file w,append,trunc;
          open @f file w,append; write @f +; chattr file -a; close @f; is file text log+",
     append_only_is_written_at_its_end_alone [WriteThrough],
-    append_only_leaves_open_descriptors_as_they_are [WriteThrough]:
+    append_only_leaves_open_descriptors_as_they_are [WriteThrough, AskedAtOpen]:
         "file file log; open @p file rw; open @e file w,append; chattr file +a; pwrite @p 0 L;
          write @e +; EPERM open file w; chattr file -a; close @{p,e}; is file text Log+",
     append_only_is_read_and_appended_to_by_many [WriteThrough],
-    immutable_is_opened_for_writing_when_cleared:
+    immutable_is_opened_for_writing_when_cleared [AskedAtOpen]:
         "file file kept; chattr file +i; open @r file r; EPERM open file w; EPERM open file rw;
          EPERM open file w,append; chattr file -i; open @w file rw; pwrite @w 0 K;
          pread @r 0 Kept",

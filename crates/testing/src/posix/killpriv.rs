@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = cases! {
     chown_of_nothing_drops_them:
         "file file 0123456789; chown file member member; chmod file 6755; member: chown file - -;
          is file mode 755; chmod file 6755; chown file - -; is file mode 755",
-    chown_of_nothing_by_a_stranger_is_refused:
+    chown_of_nothing_by_a_stranger_is_refused [AskedAtOpen]:
         "node file file 400; chmod file 6755; alice: EPERM chown file - -; is file mode 6755;
          agree; chmod file 755; alice: chown file - -",
     chown_of_nothing_keeps_those_of_a_directory:

@@ -5,7 +5,7 @@ use crate::config::ControlLocation;
 use crate::config::{FilterAction, Sandbox};
 use crate::options::{self, MountOption, Value};
 use std::time::Duration;
-use thrufs_hostdir::CacheMode;
+use thrufs_hostdir::{CacheMode, Locks};
 use thrufs_virtio::Tag;
 
 fn mount(list: &str) -> Result<MountConfig, OptionError> {
@@ -161,6 +161,28 @@ fn default_configuration_of_a_share() {
         (config.sandbox, config.filter),
         (Sandbox::Best, FilterAction::Fail)
     );
+}
+
+#[test]
+fn locks_are_local_by_default_where_the_kernel_opens_files_or_nothing_changes() {
+    for (list, locks) in [
+        ("", Locks::Shared),
+        ("opens=local", Locks::Local),
+        ("ro,cache=always", Locks::Local),
+        ("ro", Locks::Shared),
+        ("cache=always", Locks::Shared),
+        ("ro,cache=always,opens=server", Locks::Shared),
+        ("ro,cache=always,locks=shared", Locks::Shared),
+        ("locks=shared,opens=local", Locks::Shared),
+    ] {
+        assert_eq!(mount(list).unwrap().serving.locks, locks, "{list}");
+    }
+    for error in [
+        mount("opens=local,passthrough").map(drop).unwrap_err(),
+        share("opens=local,dax_window=2M").map(drop).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("`opens=local`"), "{error}");
+    }
 }
 
 #[test]

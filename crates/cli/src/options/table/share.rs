@@ -45,6 +45,10 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             ),
         row("dax_window", Bytes(1024, Share(|it, bytes| it.window_bytes = bytes)))
             .help("map files of the host into the machine's address space (DAX)")
+            .conflicts(&[(
+                "opens=local",
+                "the server maps files that it knows to be open; drop one",
+            )])
             .long(
                 "The size of the window, a multiple of 2M, 512M at most unless dax_window_force is given. The \
                  guest reads and writes the mapped files in the host's page cache, without requests and \

@@ -194,16 +194,33 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .aliases(&["no_writeback"]),
         usual("passthrough", On(Mount(|it, on| it.serving.passthrough = on)))
             .help("let the kernel read and write the source files directly")
-            .conflicts(&[(
-                "writeback",
-                "the kernel has no passthrough with a writeback cache; drop one",
-            )])
+            .conflicts(&[
+                (
+                    "writeback",
+                    "the kernel has no passthrough with a writeback cache; drop one",
+                ),
+                (
+                    "opens=local",
+                    "the kernel uses source files that the server has opened for it; drop one",
+                ),
+            ])
             .long(
                 "Reads, writes and mappings of open files then run at the speed of the underlying file \
                  system. Requires CAP_SYS_ADMIN and Linux 6.9; where it is not available, the log gives \
                  the reason and files are cached.",
             ),
         row("nopassthrough", Off("passthrough")).help("read and write files in the server"),
+        row("opens", Choice(&["auto", "local", "server"], Serving(|it, word| it.opens = named(word))))
+            .default("auto")
+            .help("who opens files")
+            .long(
+                "local: the kernel, by what it has of names, attributes and data: opening, reading and closing a \
+                 file again sends no request. What changes in the source shows when the kernel is told, not at the \
+                 next open. Requires cache=always, or cache=auto on a mount that is followed; to write, a mount \
+                 of root's. It implies nopassthrough and, unless locks is given, locks=local. Not with a policy, \
+                 writeback or dax_window. server: the server, which looks at the file each time. auto: local with \
+                 ro, if locks are local (as they are with ro,cache=always) and passthrough is not available.",
+            ),
     ]),
     &Group::Content.of([
         row("policy", Path(Server(|it, path| it.policy = Some(path))))
@@ -243,7 +260,8 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         row("locks", Choice(&["local", "shared"], Serving(|it, word| it.locks = named(word))))
             .help("scope of file locks")
             .long(
-                "shared, the default of a mount: with all other processes that use the source. A lock costs a \
+                "shared, the default of a mount unless the kernel opens files (opens=local) or nothing changes \
+                 (ro,cache=always): with all other processes that use the source. A lock costs a \
                  round trip, and so does closing a file that is open for writing. local, the default of a \
                  share: among the users of this mount or guest, without a round trip.",
             ),

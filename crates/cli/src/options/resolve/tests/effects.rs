@@ -51,6 +51,9 @@ both  |  | writeback | serving.writeback=true
 both  | writeback | nowriteback | serving.writeback=false
 mount | nopassthrough | passthrough | serving.passthrough=true
 mount |  | nopassthrough | serving.passthrough=false
+mount |  | opens=local | serving.locks="local" serving.opens="local"
+share |  | opens=local | serving.opens="local"
+both  |  | opens=server | serving.opens="server"
 both  |  | policy=x | server.policy.Unix=[120]
 both  | noxattr | xattr | serving.acl=true serving.xattr=true
 both  |  | noxattr | serving.acl=false serving.xattr=false
