@@ -365,6 +365,8 @@ impl Host {
         let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
         let passthrough = self.files.may_use_passthrough(inode.mount(), wanted);
         if let Some(opened) = self.files.created_for_kernel() {
+            // By which a file without a name is kept.
+            self.tree.descriptor(inode)?;
             return Ok(opened);
         }
         let guard = self
