@@ -34,6 +34,7 @@ THRUFS = {
     "ring+pt": "transport=uring",
     "followed": "transport=dev,cache=auto",
     "asked": "transport=dev,cache=auto,follow=no",
+    "opens": "transport=dev,opens=local,cache=auto",
 }
 CACHE = "always"
 # Scripts of `peers`, and options.
@@ -77,6 +78,10 @@ TABLES = {
     "programs": (
         ["find-warm", "find-stat-warm", "small-file-read-warm", *PROGRAMS],
         ["dev+pt:auto", "ring+pt:auto", "libfuse-uring", "libfuse-uring+pt"],
+    ),
+    "opens": (
+        ["open-close", "small-file-read-warm", "read-1m-cold", "random-write-4k-loop", *PROGRAMS],
+        ["dev+pt:auto", "opens"],
     ),
     "peers": (["git-clone", *USUAL], ["dev:auto", "ring:auto", "dev+pt:auto", "ring+pt:auto", *PEERS]),
     "picture": (
