@@ -162,11 +162,12 @@ has_turned() {
     return 1
 }
 
-# monitors PID: the threads of the transports that look after the others, and those that follow changes beneath.
+# monitors PID: the threads of the transports that look after the others, those that follow changes
+# beneath, and the one that frees removed files.
 monitors() {
     local thread found=()
     for thread in "/proc/$1/task/"*; do
-        [[ $(<"$thread/comm") != @(thrufs-monitor|follow|follow-*) ]] || found+=("$(basename "$thread")")
+        [[ $(<"$thread/comm") != @(thrufs-monitor|follow|follow-*|free) ]] || found+=("$(basename "$thread")")
     done
     ((${#found[@]} > 0)) || fail "the server has no thread of the name thrufs-monitor"
     echo "${found[*]}"
@@ -202,6 +203,8 @@ count_calls() {
     # Of a create: the LOOKUP before, the GETATTR of the directory after. The FLUSH closes the lower file,
     # and keeps what is needed to open it again.
     at_most "CREATE, FLUSH and RELEASE (without LOOKUP, GETATTR)" $((per > missing + 100 ? per - missing - 100 : 0)) 5
+    per=$(calls unlink 1000 "$WORK/mnt/dir/other")
+    at_most "UNLINK, and GETATTR of the directory" "$per" 5
     per=$(calls direct-read 1000 "$WORK/mnt/dir/file")
     at_most "READ" "$per" 1
     per=$(calls write 1000 "$WORK/mnt/dir/written")

@@ -16,7 +16,6 @@ const GATE: &[(Lower, &str)] = &[
     (Lower::Tmpfs, "transport=uring"),
     (Lower::Tmpfs, "transport=uring,nopassthrough"),
     (Lower::Ext4, "locks=shared,acl"),
-    (Lower::Ext4, "opens=local"),
     (Lower::Tmpfs, "transport=uring,opens=local"),
 ];
 
