@@ -158,9 +158,6 @@ def in_fresh(run, place, *what):
 
 def main():
     run = arguments()
-    if "THRUFS_COST_INSIDE" not in os.environ:
-        os.environ["THRUFS_COST_INSIDE"] = "1"
-        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv])
     if any(server.startswith("libfuse") for server in run.servers):
         subprocess.run([PROJECT / "bench/peers/passthrough_hp", "install"], check=True)
     print(f"{run.lower}, {run.jobs} callers, {run.count} operations each, medians of {run.rounds} rounds; µs of an operation")

@@ -153,7 +153,7 @@ def mounted(name, options, work, source):
     point.mkdir()
     target = Target(name, source, point)
     command = command_of(name, options, source, point)
-    target.options = " ".join(str(word) for word in command[:-2]) if name not in PEERS else " ".join(PEERS[name][1])
+    target.options = " ".join([Path(command[0]).name, *map(str, command[1:-2])]) if name not in PEERS else " ".join(PEERS[name][1])
     if name in PEERS:
         run(HERE / "peers" / PEERS[name][0], "install", stdin=subprocess.DEVNULL)
     log = work / f"{name}.log"
@@ -451,7 +451,7 @@ def inside(options):
     options.targets = options.targets or TABLES[options.table][1]
     options.targets += ["before"] if options.before else []
     started, remarks, cells, absent = time.time(), [], [], {}
-    results = dict(format=1, command=sys.argv, started=int(started), percent=options.percent, ending="complete", lower=options.lower)
+    results = dict(format=1, command=[Path(sys.argv[0]).name, *sys.argv[1:]], started=int(started), percent=options.percent, ending="complete", lower=options.lower)
     with tempfile.TemporaryDirectory(prefix="thrufs-bench-") as name:
         work = Path(name)
         source = lower(options.lower, work)

@@ -223,7 +223,7 @@ impl FileSystem for HostDir {
         set(&files.kernel_opens_files, opens_files);
         let passthrough = &files.passthrough;
         match opens_files {
-            true => passthrough.is_excluded(),
+            true => passthrough.exclude(),
             false => passthrough.settle(wanted, privileged, features, services.backings),
         }
         set(

@@ -234,7 +234,7 @@ impl Follow {
     /// To be called before data are read that the kernel keeps, and does not ask about at an open. If nobody tells of
     /// their changes, or not of all since somebody `has_writers` (who may store to a map), they are dropped after as
     /// long as attributes are valid that are not followed.
-    pub(crate) fn data_begin(&self, inode: &Inode, has_writers: impl FnOnce() -> bool) {
+    pub(crate) fn data_will_be_kept(&self, inode: &Inode, has_writers: impl FnOnce() -> bool) {
         if let Some(Started { watch, .. }) = self.started.get()
             && (!self.is_followed(inode) || has_writers())
         {

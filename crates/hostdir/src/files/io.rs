@@ -107,7 +107,7 @@ impl Files {
         let lower = self.lower(&file, false)?;
         if self.is_opened_by_kernel(args.handle) {
             let has_writers = || lease::has_writers(&*lower).unwrap_or(false);
-            self.follow.data_begin(file.inode(), has_writers);
+            self.follow.data_will_be_kept(file.inode(), has_writers);
         }
         Ok(reply.file(lower, args.offset))
     }

@@ -45,7 +45,7 @@ impl Passthrough {
     }
 
     /// Decides for a connection whose kernel opens files by itself.
-    pub(crate) fn is_excluded(&self) {
+    pub(crate) fn exclude(&self) {
         tracing::info!("{}", Obstacle::OpenedByKernel);
         let _ = self.settled.set(Err(Obstacle::OpenedByKernel));
     }

@@ -27,6 +27,9 @@ pub(super) const LANES: usize = NODE_LANES + NAME_LANES;
 /// Most messages in one lane. With more, dropping all is cheaper.
 const MESSAGES_MAX: usize = 16 * 1024;
 
+/// Among so many of those that are sent later, a message is not repeated.
+const RECENT: usize = 64;
+
 /// When no other is sent behind a message.
 pub(super) const GIVEN_UP: Duration = Duration::from_millis(500);
 
@@ -158,7 +161,10 @@ struct Lane {
 #[derive(Default)]
 struct State {
     messages: VecDeque<(Message, Instant)>,
-    later: Vec<Later>,
+    /// In the order in which they came, so nearly in that in which they are due.
+    later: VecDeque<Later>,
+    /// Until when the thread of the lane waits, at most, unless it is woken.
+    waits_until: Option<Instant>,
     /// How many messages there were. The first has the number 0.
     queued: u64,
     /// The message that is being sent.
@@ -280,25 +286,30 @@ impl Lanes {
         true
     }
 
-    /// As [`push`](Self::push), to be sent when it is `due`; once, however often it is pushed.
+    /// As [`push`](Self::push), to be sent when it is `due`; once, if it was among the last [`RECENT`].
     #[must_use]
     pub(super) fn push_later(&self, message: Message, due: Instant) -> bool {
         let lane = self.lane_of(&message);
         let mut state = lane.state.lock();
-        if state.is_given_up || state.later.iter().any(|later| later.message == message) {
+        let mut recent = state.later.iter().rev().take(RECENT);
+        if state.is_given_up || recent.any(|later| later.message == message) {
             return true;
         }
         if state.messages.len() + state.later.len() >= MESSAGES_MAX {
             return false;
         }
-        state.later.push(Later {
+        state.later.push_back(Later {
             due,
             attempts: RETRIES,
             number: UNNUMBERED,
             message,
         });
-        drop(state);
-        lane.changed.notify_all();
+        let is_woken = state.waits_until.is_none_or(|until| due < until);
+        if is_woken {
+            state.waits_until = Some(due);
+            drop(state);
+            lane.changed.notify_all();
+        }
         true
     }
 
@@ -490,7 +501,7 @@ impl Lanes {
         match sent {
             Ok(false) if attempts < RETRIES => {
                 let due = Instant::now() + FIRST_RETRY * (1 << attempts);
-                state.later.push(Later {
+                state.later.push_back(Later {
                     due,
                     attempts: attempts + 1,
                     number,
@@ -551,7 +562,9 @@ impl Lane {
             }
             let now = Instant::now();
             if let Some(at) = state.later.iter().position(|later| later.due <= now) {
-                let later = state.later.swap_remove(at);
+                let Some(later) = state.later.remove(at) else {
+                    continue;
+                };
                 state.sending = Some(Sending {
                     number: later.number,
                     since: now,
@@ -567,7 +580,8 @@ impl Lane {
                 });
                 return Next::Send(message, read);
             }
-            match state.later.iter().map(|later| later.due).min() {
+            state.waits_until = state.later.iter().map(|later| later.due).min();
+            match state.waits_until {
                 Some(due) => drop(self.changed.wait_until(&mut state, due)),
                 None => self.changed.wait(&mut state),
             }

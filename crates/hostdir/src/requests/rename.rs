@@ -23,6 +23,7 @@ impl Host {
         name: Name<'_>,
     ) -> Result<Entry> {
         self.config.writable()?;
+        self.tree.freeing.settle();
         let name = component(name)?;
         let inode = self.tree.nodes.get(node)?;
         let parent = self.tree.nodes.get(parent)?;
@@ -187,6 +188,7 @@ impl Host {
         flags: u32,
     ) -> Result<()> {
         self.config.writable()?;
+        self.tree.freeing.settle();
         let flags = rename_flags(flags)?;
         let (name, new_name) = (component(name)?, component(new_name)?);
         let from = self.tree.nodes.get(parent)?;

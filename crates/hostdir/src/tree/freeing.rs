@@ -5,7 +5,7 @@
 //!
 //! **What callers see.** Space is free again once the file is. Whatever needs space or reports it comes here first
 //! ([`Freeing::settle`]); only a file that is open for writing under passthrough may find the file system full for a
-//! millisecond, by the [`FILES_MAX`] files that are freed at that moment.
+//! moment, by the [`FILES_MAX`] files that are freed at that moment.
 //!
 //! **Access.** Requests add references under a lock that is held briefly, and the thread takes all of them at once. It
 //! drops them under another, so that who settles waits for those that it has taken.
