@@ -365,7 +365,9 @@ fn files_that_the_kernel_opens_cost_nothing_while_they_are_cached() {
 #[test]
 fn writing_a_file_that_the_kernel_opens_costs_the_writes() {
     counted_under("opens=local", |mounted, tracer| {
-        let path = writable_file(mounted);
+        // Made above: what is made beneath is told, and looked up once more.
+        let path = mounted.mnt().join("file");
+        fs::write(&path, b"").unwrap();
         drop(open_for_writing(&path));
         let write = || {
             let file = open_for_writing(&path);

@@ -4,8 +4,8 @@
 //! itself. So a removal keeps a reference, and that thread drops it: the answer does not wait.
 //!
 //! **What callers see.** Space is free again once the file is. Whatever needs space or reports it comes here first
-//! ([`Freeing::settle`]); only a file that is open for writing under passthrough may find the file system full for a
-//! moment, by the [`FILES_MAX`] files that are freed at that moment.
+//! ([`Freeing::settle`]); what does not ask this server (the host, a file that is open for writing under passthrough)
+//! may find the file system full for a moment, by the [`FILES_MAX`] files that are freed then.
 //!
 //! **Access.** Requests add references under a lock that is held briefly, and the thread takes all of them at once. It
 //! drops them under another, so that who settles waits for those that it has taken.
