@@ -158,6 +158,31 @@ fn a_second_listing_without_attributes_is_kept() {
     });
 }
 
+/// The kernel does not finish a copy of a listing that it is told to drop before: it would keep none any more.
+#[test]
+fn a_listing_is_kept_after_one_that_was_left_unfinished_at_a_change() {
+    counted_under("", |mounted, tracer| {
+        let directory = large_directory(mounted);
+        let mut unfinished = fs::read_dir(&directory).unwrap();
+        unfinished.by_ref().take(3).for_each(drop);
+        let beneath = mounted.source().join("large/new");
+        fs::write(&beneath, "").unwrap();
+        mounted.settle();
+        fs::remove_file(&beneath).unwrap();
+        mounted.settle();
+        drop(unfinished);
+        for _ in 0..2 {
+            list(&directory);
+            mounted.settle();
+        }
+        assert_soon(tracer, || list(&directory), &Requests::new(), "warm");
+        // What came between is not shown for that.
+        fs::write(&beneath, "").unwrap();
+        mounted.settle();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), ENTRIES + 1);
+    });
+}
+
 fn open_and_release() -> Requests {
     requests(&[("OPEN", 1), ("RELEASE", 1)])
 }

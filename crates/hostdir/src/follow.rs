@@ -222,6 +222,7 @@ impl Follow {
     /// To be called before a directory is read whose listing the kernel keeps for good: if it cannot be
     /// followed, the kernel is told to drop it after as long as names are valid.
     pub(crate) fn listing_begins(&self, uid: Option<u32>, directory: &Arc<Inode>) {
+        directory.followed.begin_listing();
         if let Some(started) = self.started.get()
             && !started.has_mark(directory, uid)
         {
@@ -242,11 +243,14 @@ impl Follow {
         }
     }
 
-    /// A listing without attributes has ended, which the kernel keeps. The first of a directory it is told to
-    /// drop: if the next one is for attributes, they come with the entries instead of by a LOOKUP for each.
-    pub(crate) fn listed_without_attributes(&self, directory: &Inode) {
+    /// A listing has come to its end, and is kept by the kernel. It drops what has changed meanwhile. The first listing
+    /// `without_attributes` it drops too: if the next one is for attributes, they come with the entries instead of by
+    /// a LOOKUP for each.
+    pub(crate) fn listing_ended(&self, directory: &Inode, without_attributes: bool) {
+        let is_outdated = directory.followed.end_listing();
+        let is_first = without_attributes && !directory.followed.set(Followed::LISTED);
         if let Some(Started { watch, .. }) = self.started.get()
-            && !directory.followed.set(Followed::LISTED)
+            && (is_outdated || is_first)
         {
             watch.drop_all_of(directory.node());
         }

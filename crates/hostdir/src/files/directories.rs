@@ -203,8 +203,10 @@ impl Files {
         if !sink.is_empty() {
             directory.stream.lock().is_without_attributes |= !sink.is_plus();
             self.part_read.keep(directory, reader, version);
-        } else if directory.stream.lock().is_without_attributes {
-            self.follow.listed_without_attributes(&directory.inode);
+        } else {
+            let without_attributes = directory.stream.lock().is_without_attributes;
+            self.follow
+                .listing_ended(&directory.inode, without_attributes);
         }
         Ok(())
     }

@@ -136,8 +136,15 @@ impl Watch {
 
     /// The kernel drops the attributes of a node, and its data. False if it does not know it.
     fn drop_node(&self, node: NodeId, data: bool, notifier: &Notifier) -> Result<bool> {
+        let inode = self.tree.nodes.get(node).ok();
+        // Who lists a directory at the moment goes on with what the kernel asks for; its attributes say that a copy is
+        // of an earlier state, but within a tick of the clock.
+        let data = data
+            && inode
+                .as_ref()
+                .is_none_or(|inode| inode.followed.may_drop_listing());
         let sent = notifier.inval_inode_now(node, first_byte(data), 0);
-        if let Ok(inode) = self.tree.nodes.get(node) {
+        if let Some(inode) = inode {
             inode.reported.has_expired();
         }
         is_known(sent)

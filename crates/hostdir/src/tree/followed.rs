@@ -21,6 +21,10 @@ impl Followed {
     pub(crate) const BY_FILE_SYSTEM: u8 = 32;
     /// It was listed without attributes of the entries.
     pub(crate) const LISTED: u8 = 16;
+    /// A listing has begun, and none has come to its end since: the kernel's copy may be unfinished.
+    const UNFINISHED: u8 = 64;
+    /// The kernel's copy of the listing is to be dropped when it is finished.
+    const OUTDATED: u8 = 128;
     /// It was found in several directories: an open file keeps it known when that of its name is forgotten,
     /// and has no mark any more.
     const MOVED: u8 = 8;
@@ -36,6 +40,30 @@ impl Followed {
 
     pub(crate) fn clear(&self, which: u8) {
         self.bits.fetch_and(!which, Ordering::SeqCst);
+    }
+
+    /// A listing of it begins, which the kernel copies.
+    pub(crate) fn begin_listing(&self) {
+        self.set(Self::UNFINISHED);
+    }
+
+    /// Returns whether the kernel has to drop its copy.
+    pub(crate) fn end_listing(&self) -> bool {
+        self.clear(Self::UNFINISHED);
+        let before = self.bits.fetch_and(!Self::OUTDATED, Ordering::SeqCst);
+        before & Self::OUTDATED != 0
+    }
+
+    /// Whether the kernel's copy of the listing may be dropped now, or is at the end of one. The kernel does not
+    /// begin an unfinished copy anew whose last page is gone: it would keep no listing of this directory any more
+    /// (`fuse_add_dirent_to_cache`, Linux 6.18).
+    pub(crate) fn may_drop_listing(&self) -> bool {
+        if !self.any(Self::UNFINISHED) {
+            return true;
+        }
+        self.set(Self::OUTDATED);
+        // It may have come to its end meanwhile.
+        !self.any(Self::UNFINISHED)
     }
 
     /// Notes a directory in which it was found; false if it is not the only one.
