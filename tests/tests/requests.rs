@@ -40,18 +40,20 @@ fn counted_on_each_path(count: impl Fn(&Mounted, &Tracer, &dyn Fn(u64) -> Reques
 }
 
 fn counted_under(options: &str, count: impl Fn(&Mounted, &Tracer)) {
+    counted_on(Lower::Default, options, count);
+}
+
+fn counted_on(lower: Lower, options: &str, count: impl Fn(&Mounted, &Tracer)) {
     // One at a time: a child that another test starts inherits open files until exec, and closing them
     // there is a FLUSH.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    on_each(
-        Lower::Default,
-        &[options],
-        |mounted, _| match Tracer::start(mounted.mnt()) {
+    on_each(lower, &[options], |mounted, _| {
+        match Tracer::start(mounted.mnt()) {
             Ok(tracer) => count(mounted, &tracer),
             Err(error) => skipped(format!("no tracing here: {error}")),
-        },
-    );
+        }
+    });
 }
 
 /// Asserts that `look` costs no more than this one of the next times. The kernel may reclaim a page of its
@@ -180,6 +182,35 @@ fn a_listing_is_kept_after_one_that_was_left_unfinished_at_a_change() {
         fs::write(&beneath, "").unwrap();
         mounted.settle();
         assert_eq!(fs::read_dir(&directory).unwrap().count(), ENTRIES + 1);
+    });
+}
+
+/// Attributes that come with the names are kept from then on, those of directories too.
+#[test]
+fn a_walk_through_directories_costs_two_requests_each() {
+    counted_on(Lower::Tmpfs, "follow=filesystem", |mounted, tracer| {
+        const DIRECTORIES: u64 = 20;
+        for number in 0..DIRECTORIES {
+            let directory = mounted.source().join(format!("top/{number}/inner"));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("file"), "").unwrap();
+        }
+        mounted.settle();
+        // There is no OPENDIR from the second directory on.
+        assert_eq!(fs::read_dir(mounted.mnt()).unwrap().count(), 1);
+        let top = mounted.mnt().join("top");
+        rustix::fs::lstat(&top).unwrap();
+        let walked = tracer.count(|| {
+            for directory in fs::read_dir(&top).unwrap() {
+                let directory = directory.unwrap().path();
+                rustix::fs::lstat(&directory).unwrap();
+                assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+                rustix::fs::lstat(directory.join("inner")).unwrap();
+            }
+        });
+        // The end of the first one is asked for with attributes: those were looked at meanwhile.
+        let expected = [("READDIRPLUS", DIRECTORIES + 2), ("READDIR", DIRECTORIES)];
+        assert_eq!(walked, requests(&expected));
     });
 }
 

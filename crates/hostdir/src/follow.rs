@@ -10,7 +10,7 @@
 //!
 //! * A directory is [marked](marks) before the first answer from it, or its file system is. Its mark tells of its
 //!   names, and of the attributes and data of its entries. A file with several names has a mark of its own, and so has a
-//!   directory for what is in it; both get one at the second question about them.
+//!   directory for what is in it; both get one at the second question about them, but where their file system has one.
 //! * Events that come while a name is looked up, before its inode is in the table of nodes, are counted by
 //!   directory ([`PendingLookup`]): then the attributes are not kept.
 //! * An inode that the kernel does not know yet, because the answer is on its way, gets its notification after
@@ -46,7 +46,7 @@ use changes::Seen;
 pub(crate) use lanes::Untold;
 use marks::{Marks, Wanted};
 use parking_lot::Mutex;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
@@ -99,8 +99,9 @@ fn start_unmarking(watch: &Arc<Watch>) -> std::io::Result<mpsc::Sender<Arc<Inode
 
 impl Started {
     /// Whether an inode is marked, perhaps from now on, for the caller.
-    fn has_mark(&self, inode: &Arc<Inode>, uid: Option<u32>) -> bool {
-        let has_mark = self.watch.marks.has(&self.watch.tree, inode, uid);
+    fn has_mark(&self, inode: &Arc<Inode>, uid: Option<u32>, open: Option<BorrowedFd<'_>>) -> bool {
+        let marks = &self.watch.marks;
+        let has_mark = marks.has(&self.watch.tree, inode, uid, open);
         if self.watch.marks.has_new_group() {
             let _ = rustix::io::write(&self.wakeup, b"!");
         }
@@ -191,7 +192,7 @@ impl Follow {
         let server_uid = self.tree.credentials.server_uid;
         let marks = Marks::new(wanted, server_uid).map_err(|error| error.to_string())?;
         marks
-            .mark(&self.tree, &self.tree.root, None)
+            .mark(&self.tree, &self.tree.root, None, None)
             .map_err(|error| format!("cannot mark the source: {error}"))?;
         let watch = Arc::new(Watch::new(
             Arc::clone(&self.tree),
@@ -221,10 +222,15 @@ impl Follow {
 
     /// To be called before a directory is read whose listing the kernel keeps for good: if it cannot be
     /// followed, the kernel is told to drop it after as long as names are valid.
-    pub(crate) fn listing_begins(&self, uid: Option<u32>, directory: &Arc<Inode>) {
+    pub(crate) fn listing_begins(
+        &self,
+        uid: Option<u32>,
+        directory: &Arc<Inode>,
+        open: Option<BorrowedFd<'_>>,
+    ) {
         directory.followed.begin_listing();
         if let Some(started) = self.started.get()
-            && !started.has_mark(directory, uid)
+            && !started.has_mark(directory, uid, open)
         {
             started
                 .watch
@@ -323,7 +329,7 @@ impl Follow {
         directory: &Arc<Inode>,
     ) -> PendingLookup<'_> {
         let started = self.started.get();
-        let started = started.filter(|started| started.has_mark(directory, uid));
+        let started = started.filter(|started| started.has_mark(directory, uid, None));
         let watch = started.map(|started| &*started.watch);
         PendingLookup {
             follow: self,
@@ -342,9 +348,11 @@ impl Follow {
     pub(crate) fn mark(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Question {
         let own_changes = self.own_changes[1].load(Ordering::SeqCst);
         if let Some(started) = self.started.get()
-            && !inode.followed.any(Followed::BY_ITS_NAME)
+            && !inode
+                .followed
+                .any(Followed::BY_ITS_NAME | Followed::BY_FILE_SYSTEM)
         {
-            started.has_mark(inode, uid);
+            started.has_mark(inode, uid, None);
         }
         self.is_asked(inode);
         Question { own_changes }
@@ -388,9 +396,9 @@ impl Follow {
     /// Whether the kernel is told of changes of a known inode.
     pub(crate) fn is_followed(&self, inode: &Inode) -> bool {
         let told = if inode.is_directory() {
-            Followed::MARKED
+            Followed::MARKED | Followed::BY_FILE_SYSTEM
         } else {
-            Followed::MARKED | Followed::BY_ITS_NAME
+            Followed::MARKED | Followed::BY_FILE_SYSTEM | Followed::BY_ITS_NAME
         };
         self.is_started() && inode.followed.any(told) && !inode.is_written_by_kernel()
     }
@@ -478,11 +486,13 @@ impl PendingLookup<'_> {
         } else {
             inode.followed.clear(Followed::BY_ITS_NAME);
         }
-        let mut attr = self.follow.attr_timeout(inode);
-        // The next GETATTR marks it. Until then no event reports other names, or what is in a directory.
+        // The next GETATTR marks it. Until then no event reports other names, or what is in a directory: but where
+        // the file system is marked, if none was read before the inode was in the table.
         let is_marked_later = !is_by_its_name || inode.is_directory();
-        let is_marked_later =
-            is_marked_later && !inode.followed.any(Followed::MARKED | Followed::REFUSED);
+        let is_marked_later = is_marked_later
+            && !inode.followed.any(Followed::MARKED | Followed::REFUSED)
+            && (!watch.marks.follows_all_beside(inode) || watch.changes.anywhere_since(*seen));
+        let mut attr = self.follow.attr_timeout(inode);
         if is_marked_later || was_silent {
             attr = zero;
         }
@@ -511,17 +521,17 @@ mod tests {
     const MARKS: usize = 10;
 
     /// Followed without threads. `None` without fanotify(7) that ignores (Linux 6.0).
-    fn followed(place: &std::path::Path) -> Option<Follow> {
+    fn followed(place: &std::path::Path, whole_file_systems: bool) -> Option<Follow> {
         let config = Config::default();
         let source = std::fs::File::open(place).unwrap();
         let tree = Arc::new(Tree::new(source.into(), &config, None, None, false).unwrap());
         let wanted = Wanted {
             most: MARKS,
-            whole_file_systems: false,
+            whole_file_systems,
             mounts_are_private: false,
         };
         let marks = Marks::new(wanted, 0).ok()?;
-        marks.mark(&tree, &tree.root, None).ok()?;
+        marks.mark(&tree, &tree.root, None, None).ok()?;
         let probe = std::fs::File::open(place.join("log")).unwrap();
         marks.ignore_data(probe.as_fd()).ok()?;
         let follow = Follow::new(Arc::clone(&tree), Arc::new(config));
@@ -540,7 +550,7 @@ mod tests {
         const USER: u32 = 1000;
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("log"), "").unwrap();
-        let Some(follow) = followed(place.path()) else {
+        let Some(follow) = followed(place.path(), false) else {
             return thrufs_test_report::skipped("no marks that ignore (Linux 6.0)");
         };
         let Started { watch, .. } = follow.started.get().unwrap();
@@ -552,7 +562,7 @@ mod tests {
             tree.lookup_name(&tree.root, &name).unwrap().0
         };
         let directories: Vec<_> = (0..MARKS).map(directory).collect();
-        let has = |inode, user| watch.marks.has(tree, inode, user);
+        let has = |inode, user| watch.marks.has(tree, inode, user, None);
         let marked = directories.iter().filter(|it| has(it, Some(USER)));
         assert_eq!(marked.count(), MARKS / 2);
         let [.., refused] = &directories[..] else {
@@ -573,7 +583,7 @@ mod tests {
         std::fs::write(place.path().join("log"), "").unwrap();
         let file = place.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let Some(follow) = followed(place.path()) else {
+        let Some(follow) = followed(place.path(), false) else {
             return thrufs_test_report::skipped("no marks that ignore (Linux 6.0)");
         };
         let Started { watch, .. } = follow.started.get().unwrap();
@@ -597,12 +607,46 @@ mod tests {
         assert_eq!(looked_up(&link), (Duration::ZERO, false));
     }
 
+    /// Where the file system is marked, they are from the first answer on, unless something happened meanwhile.
+    #[test]
+    fn attributes_of_a_directory_are_kept_on_a_followed_file_system() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["log", "one", "other"] {
+            std::fs::create_dir(place.path().join(name)).unwrap();
+        }
+        let follow = followed(place.path(), true);
+        let Some(follow) = follow.filter(|it| {
+            let watch = &it.started.get().unwrap().watch;
+            watch.marks.follows_all_beside(&it.tree.root)
+        }) else {
+            return thrufs_test_report::skipped("no marks of file systems (CAP_SYS_ADMIN)");
+        };
+        let Started { watch, .. } = follow.started.get().unwrap();
+        watch.reading.lock().own = 0;
+        watch.read_queued(None);
+        let looked_up = |name, before: &dyn Fn()| {
+            let pending = follow.begin_lookup(None, &follow.tree.root);
+            before();
+            let (inode, _) = follow.tree.lookup_name(&follow.tree.root, name).unwrap();
+            (pending.found(&inode, 2).attr, inode)
+        };
+        let kept = follow.config.follow_timeout;
+        assert_eq!(looked_up(c"one", &|| ()).0, kept);
+        let (attr, other) = looked_up(c"other", &|| {
+            std::fs::write(place.path().join("other/file"), "").unwrap();
+            watch.read_queued(None);
+        });
+        assert_eq!(attr, Duration::ZERO);
+        let question = follow.mark(None, &other);
+        assert_eq!(follow.answer_timeout(question, &other), kept);
+    }
+
     /// They were read before the file was reported again, by this lookup or another request.
     #[test]
     fn attributes_of_a_silent_file_are_not_kept_by_lookups_under_way() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("log"), "").unwrap();
-        let Some(follow) = followed(place.path()) else {
+        let Some(follow) = followed(place.path(), false) else {
             return thrufs_test_report::skipped("no marks that ignore (Linux 6.0)");
         };
         let Started { watch, .. } = follow.started.get().unwrap();

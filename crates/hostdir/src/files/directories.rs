@@ -198,7 +198,10 @@ impl Files {
         if offset == 0 {
             self.part_read.begin(node, reader, version);
         }
-        self.follow.listing_begins(context.uid(), &directory.inode);
+        let open = directory.stream.lock().fd.clone();
+        let open = open.as_ref().map(|fd| fd.as_fd());
+        self.follow
+            .listing_begins(context.uid(), &directory.inode, open);
         self.readdir_from(context, &directory, offset, sink, entry_of)?;
         if !sink.is_empty() {
             directory.stream.lock().is_without_attributes |= !sink.is_plus();
@@ -258,7 +261,10 @@ impl Files {
         loop {
             match stream.fill(fd) {
                 Ok(true) => {}
-                Ok(false) => return Ok(()),
+                Ok(false) => {
+                    stream.is_at_end = !sink.is_empty();
+                    return Ok(());
+                }
                 // The entries so far have raised lookup counts: they must be sent.
                 Err(error) if sink.is_empty() => return Err(error),
                 Err(_) => return Ok(()),

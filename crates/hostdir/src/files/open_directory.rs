@@ -45,6 +45,10 @@ pub(super) struct Stream {
     pub(super) end: usize,
     /// The lower file system's position of the unread part.
     pub(super) position: u64,
+    /// Nothing was read by the descriptor yet.
+    pub(super) is_fresh: bool,
+    /// The end was met behind entries that were returned: the next request for more gets none.
+    pub(super) is_at_end: bool,
     /// The client's next position is one of another directory, of which this is a copy.
     pub(super) is_elsewhere: bool,
     /// The kernel has asked for some entries without attributes.
@@ -76,6 +80,7 @@ impl OpenDirectory {
             stream: Mutex::new(Stream {
                 fd: Some(Arc::new(fd)),
                 is_entered: true,
+                is_fresh: true,
                 ..Stream::default()
             }),
             opener: AtomicU64::new(0),
@@ -144,9 +149,11 @@ impl Stream {
             offset
         };
         // What was read ahead belongs to the walk that goes on. At 0 another one begins (rewinddir(3)).
-        if self.position == offset && offset != 0 && self.end > 0 {
+        let goes_on = offset != 0 && (self.end > 0 || self.is_at_end);
+        if self.position == offset && (goes_on || self.is_fresh) {
             return Ok(());
         }
+        self.is_at_end = false;
         rustix::fs::seek(fd, SeekFrom::Start(offset))?;
         self.start = 0;
         self.end = 0;
@@ -159,6 +166,10 @@ impl Stream {
         if self.start < self.end {
             return Ok(true);
         }
+        if std::mem::take(&mut self.is_at_end) {
+            return Ok(false);
+        }
+        self.is_fresh = false;
         if self.buffer.is_empty() {
             self.buffer = vec![0; BUFFER_BYTES];
         }

@@ -106,15 +106,38 @@ impl Marks {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether an inode is marked, perhaps from now on, for a user.
-    pub(super) fn has(&self, tree: &Tree, inode: &Arc<Inode>, uid: Option<u32>) -> bool {
+    /// Whether an inode is on a file system that is marked as a whole: the attributes of each are followed, whatever
+    /// its names are. Subvolumes may have marks of their own.
+    pub(super) fn follows_all_beside(&self, inode: &Inode) -> bool {
+        let mount = inode.mount();
+        let is_whole = || {
+            let known = self.file_systems.read();
+            let mut here = known.iter().filter(|it| it.mount == mount.index);
+            !mount.has_subvolumes() && here.any(|it| it.is_whole)
+        };
+        inode.followed.any(Followed::BY_FILE_SYSTEM)
+            || is_whole() && {
+                inode.followed.set(Followed::BY_FILE_SYSTEM);
+                true
+            }
+    }
+
+    /// Whether an inode is marked, of a directory the names in it as well, perhaps from now on, for a user. A directory
+    /// may be `open` for reading.
+    pub(super) fn has(
+        &self,
+        tree: &Tree,
+        inode: &Arc<Inode>,
+        uid: Option<u32>,
+        open: Option<BorrowedFd<'_>>,
+    ) -> bool {
         if inode.followed.any(Followed::MARKED) {
             return true;
         }
         if inode.followed.any(Followed::REFUSED) {
             return false;
         }
-        match self.mark(tree, inode, uid) {
+        match self.mark(tree, inode, uid, open) {
             Ok(()) => true,
             // Another user may have it marked.
             Err(Errno::ENFILE) => false,
@@ -136,16 +159,26 @@ impl Marks {
     /// # Errors
     /// `EOPNOTSUPP` where others may change it unseen, `ENFILE` if the user has too many, `ENOSPC`, and those of
     /// fanotify_mark(2).
-    pub(super) fn mark(&self, tree: &Tree, inode: &Arc<Inode>, uid: Option<u32>) -> Result<()> {
+    pub(super) fn mark(
+        &self,
+        tree: &Tree,
+        inode: &Arc<Inode>,
+        uid: Option<u32>,
+        open: Option<BorrowedFd<'_>>,
+    ) -> Result<()> {
         if inode.mount().is_remote {
             return Err(Errno::EOPNOTSUPP);
         }
         tree.credentials.as_server()?;
-        let descriptor = tree.descriptor(inode)?;
-        if inode.is_directory() && folds_case(tree, inode)? {
+        if inode.is_directory() && folds_case(tree, inode, open)? {
             // An event has one spelling of a name, the kernel above may have others.
             return Err(Errno::EOPNOTSUPP);
         }
+        if inode.followed.any(Followed::BY_FILE_SYSTEM) {
+            inode.followed.set(Followed::MARKED);
+            return Ok(());
+        }
+        let descriptor = tree.descriptor(inode)?;
         let id = rustix::fs::fstatvfs(descriptor.as_fd())?.f_fsid;
         let _changing = self.changing.lock();
         if inode.followed.any(Followed::MARKED) {

@@ -225,7 +225,7 @@ mod tests {
                 mounts_are_private: false,
             };
             let marks = Marks::new(wanted, 0).ok()?;
-            marks.mark(&tree, &tree.root, None).ok()?;
+            marks.mark(&tree, &tree.root, None, None).ok()?;
             let silent = Silent::default();
             let watched = Watched {
                 place,

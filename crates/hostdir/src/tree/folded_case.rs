@@ -79,12 +79,21 @@ impl Tree {
 }
 
 /// Whether names in a directory are found in other spellings (`chattr +F`, FAT).
-pub(crate) fn folds_case(tree: &Tree, directory: &Arc<Inode>) -> Result<bool> {
+pub(crate) fn folds_case(
+    tree: &Tree,
+    directory: &Arc<Inode>,
+    open: Option<BorrowedFd<'_>>,
+) -> Result<bool> {
     match directory.mount().magic {
         EXT_MAGIC | F2FS_MAGIC | TMPFS_MAGIC => {
-            let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-            let fd = tree.open_inode(directory, flags)?;
-            match rustix::fs::ioctl_getflags(&fd) {
+            let flags = match open {
+                Some(fd) => rustix::fs::ioctl_getflags(fd),
+                None => {
+                    let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+                    rustix::fs::ioctl_getflags(tree.open_inode(directory, flags)?)
+                }
+            };
+            match flags {
                 Ok(flags) => Ok(flags.bits() & FS_CASEFOLD_FL != 0),
                 Err(_has_none) => Ok(false),
             }

@@ -596,6 +596,10 @@ impl LowerMount {
         self.has_handles && matches!(self.magic, EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
     }
 
+    pub(crate) fn has_subvolumes(&self) -> bool {
+        self.magic == BTRFS_MAGIC
+    }
+
     pub(crate) fn is_memory(&self) -> bool {
         self.no_wait == NoWait::Memory
     }
