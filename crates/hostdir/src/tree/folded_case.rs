@@ -1,7 +1,7 @@
 //! Directories that ignore case: under a policy, their names are refused.
 
 use super::Tree;
-use super::inode::Inode;
+use super::inode::{Inode, LowerMount};
 use super::magic::{EXT_MAGIC, F2FS_MAGIC, FOLDING_MAGICS, TMPFS_MAGIC};
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::ffi::{CStr, CString};
@@ -84,21 +84,24 @@ pub(crate) fn folds_case(
     directory: &Arc<Inode>,
     open: Option<BorrowedFd<'_>>,
 ) -> Result<bool> {
-    match directory.mount().magic {
-        EXT_MAGIC | F2FS_MAGIC | TMPFS_MAGIC => {
-            let flags = match open {
-                Some(fd) => rustix::fs::ioctl_getflags(fd),
-                None => {
-                    let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-                    rustix::fs::ioctl_getflags(tree.open_inode(directory, flags)?)
-                }
-            };
-            match flags {
-                Ok(flags) => Ok(flags.bits() & FS_CASEFOLD_FL != 0),
-                Err(_has_none) => Ok(false),
-            }
-        }
-        magic => Ok(FOLDING_MAGICS.contains(&magic)),
+    if !directory.mount().may_fold_some() {
+        return Ok(FOLDING_MAGICS.contains(&directory.mount().magic));
+    }
+    let mut flags = match open {
+        Some(fd) => rustix::fs::ioctl_getflags(fd),
+        None => rustix::fs::ioctl_getflags(tree.descriptor(directory)?),
+    };
+    if let Err(rustix::io::Errno::BADF) = flags {
+        let open = tree.open_inode(directory, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        flags = rustix::fs::ioctl_getflags(open);
+    }
+    Ok(flags.is_ok_and(|flags| flags.bits() & FS_CASEFOLD_FL != 0))
+}
+
+impl LowerMount {
+    /// Whether some of its directories may ignore case, which their flags tell.
+    pub(super) fn may_fold_some(&self) -> bool {
+        matches!(self.magic, EXT_MAGIC | F2FS_MAGIC | TMPFS_MAGIC)
     }
 }
 

@@ -51,7 +51,7 @@ impl Tree {
             return Ok(Descriptor::Cached(fd));
         }
         let opened = match inode.identity().handle() {
-            Some(handle) => self.open_by_handle(inode, handle, libc::O_PATH | libc::O_NOFOLLOW),
+            Some(handle) => self.open_to_keep(inode, handle),
             None => self.walk_again(inode, climb),
         };
         match opened {
@@ -66,6 +66,18 @@ impl Tree {
                 },
             },
         }
+    }
+
+    /// `O_PATH`; a directory whose flags are asked for before its names are followed, readable, if it may be read.
+    fn open_to_keep(&self, inode: &Inode, handle: (i32, &[u8])) -> Result<OwnedFd> {
+        if inode.is_directory() && inode.mount().may_fold_some() {
+            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+            let opened = self.open_by_handle(inode, handle, flags);
+            if opened.as_ref().err() != Some(&Errno::EACCES) {
+                return opened;
+            }
+        }
+        self.open_by_handle(inode, handle, libc::O_PATH | libc::O_NOFOLLOW)
     }
 
     fn open_by_handle(
