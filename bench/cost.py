@@ -24,6 +24,12 @@ SERVERS = {
     "libfuse-uring": lambda source, point: [PROJECT / "bench/peers/passthrough_hp", "start", source, point, "-o", "io_uring"],
     "libfuse": lambda source, point: [PROJECT / "bench/peers/passthrough_hp", "start", source, point],
 }
+# Small file systems of their own, one file each.
+OWN = {
+    "hello": lambda source, point: [PROJECT / "target/release/examples/hello", point],
+    "hello_ll": lambda source, point: [PROJECT / "bench/peers/hello_ll", "start", "none", point, "-o", "io_uring"],
+    "fractal-fuse": lambda source, point: [PROJECT / "bench/peers/fractal-fuse", "start", "none", point],
+}
 ROWS = {
     "stat": "os.lstat(f'f{i}')",
     "missing": "os.path.lexists(f'n{i}')",
@@ -34,11 +40,18 @@ ROWS = {
     "rename": "os.rename(f'f{i}', f'n{i}')",
     "unlink": "os.unlink(f'f{i}')",
 }
+# With what each process begins.
+OWN_ROWS = {
+    "lookup": ("", "os.path.lexists(f'n{i}')"),
+    "getattr": ("import ctypes; statx = ctypes.CDLL(None).statx; into = ctypes.create_string_buffer(256)",
+                "statx(-100, b'hello', 0x2000, 0x7ff, into)"),
+    "read": ("file = os.open('hello', os.O_RDONLY | os.O_DIRECT); into = [bytearray(4096)]", "os.preadv(file, into, 0)"),
+}
 # These names were looked up before.
 WARM = ("open", "rename", "unlink")
 CLIENT = """
 import os, sys, time
-os.chdir(sys.argv[1]); count = int(sys.argv[2]); code = compile(sys.argv[3], 'row', 'eval')
+os.chdir(sys.argv[1]); count = int(sys.argv[2]); code = compile(sys.argv[3], 'row', 'eval'); exec(sys.argv[5])
 if sys.argv[4] == 'warm':
     for i in range(count): os.lstat(f'f{i}')
 print('ready', flush=True); sys.stdin.readline()
@@ -51,13 +64,19 @@ print(time.perf_counter_ns() - start, cpu() - before, flush=True)
 
 def arguments():
     parser = argparse.ArgumentParser(prog="cargo xtask bench --cost", description=__doc__.split("\n\n")[0])
-    parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--servers", type=lambda text: text.split(","), default=["ring", "libfuse-uring"], help=", ".join(SERVERS))
+    parser.add_argument("--own", action="store_true", help=f"file systems with one file: {', '.join(OWN)}; rows: {', '.join(OWN_ROWS)}")
+    parser.add_argument("--cpu", help="callers on this CPU only")
     parser.add_argument("--lower", default="tmpfs", choices=("tmpfs", "ext4"))
     parser.add_argument("--jobs", type=int, default=1, help="callers, each in a directory of its own")
     parser.add_argument("--count", type=int, default=8000, help="operations of each caller")
     parser.add_argument("--rounds", type=int, default=5)
-    return parser.parse_args()
+    run = parser.parse_args()
+    if run.own:
+        run.servers = list(OWN)
+    run.rows = run.rows or list(OWN_ROWS if run.own else ROWS)
+    return run
 
 
 def processes(pid):
@@ -95,7 +114,7 @@ def measure(run, server, row, place, is_counted):
         (source / str(job)).mkdir()
         for number in range(run.count):
             (source / str(job) / f"f{number}").write_text("x")
-    served = subprocess.Popen([str(word) for word in SERVERS[server](source, point)], stdin=subprocess.DEVNULL,
+    served = subprocess.Popen([str(word) for word in (SERVERS | OWN)[server](source, point)], stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 20
@@ -106,13 +125,16 @@ def measure(run, server, row, place, is_counted):
         time.sleep(0.3)
         pids = processes(served.pid)
         rings = [fd for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir() if "[io_uring]" in os.readlink(fd)]
-        if server in ("ring", "libfuse-uring") and not rings:
+        if (run.own or server in ("ring", "libfuse-uring")) and not rings:
             sys.exit(f"bench: {server} has no ring: fuse.enable_uring, liburing-dev, libnuma-dev?")
         Path("/proc/sys/vm/drop_caches").write_text("3")
         warm = "warm" if row in WARM else "cold"
-        command = [sys.executable, "-c", CLIENT]
-        clients = [subprocess.Popen([*command, str(point / str(job)), str(run.count), ROWS[row], warm], text=True,
-                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE) for job in range(run.jobs)]
+        begin, code = OWN_ROWS[row] if run.own else ("", ROWS[row])
+        if run.cpu:
+            begin = f"os.sched_setaffinity(0, [{run.cpu}]); {begin}"
+        places = [point if run.own else point / str(job) for job in range(run.jobs)]
+        clients = [subprocess.Popen([sys.executable, "-c", CLIENT, place, str(run.count), code, warm, begin], text=True,
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE) for place in places]
         for client in clients:
             client.stdout.readline()
         if is_counted:
@@ -158,6 +180,10 @@ def in_fresh(run, place, *what):
 
 def main():
     run = arguments()
+    if run.own:
+        subprocess.run(["cargo", "build", "-q", "--release", "--locked", "-p", "thrufs", "--example", "hello"], cwd=PROJECT, check=True)
+        for name in list(OWN)[1:]:
+            subprocess.run([PROJECT / "bench/peers" / name, "install"], check=True)
     if any(server.startswith("libfuse") for server in run.servers):
         subprocess.run([PROJECT / "bench/peers/passthrough_hp", "install"], check=True)
     print(f"{run.lower}, {run.jobs} callers, {run.count} operations each, medians of {run.rounds} rounds; µs of an operation")

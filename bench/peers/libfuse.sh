@@ -9,13 +9,15 @@ MEASURED=3.18
 LIBFUSE=$PEERS/libfuse-$MEASURED
 # That of the script which sources this.
 PROGRAM=$LIBFUSE/${0##*/}
-EXAMPLES=(passthrough passthrough_ll passthrough_hp)
+EXAMPLES=(passthrough passthrough_ll passthrough_hp hello_ll)
 
 get() {
     local source built example
     source=$("$HERE/debian-source" fuse3 "$MEASURED" forky "$PEERS")
     built=$source/build-peers
     rm -rf "$built"
+    # It sets flags as programs of libfuse 2 did, and takes that of io_uring away by it.
+    sed -i '/conn->want/d' "$source/example/hello_ll.c"
     meson setup -Dutils=false -Dtests=false -Dexamples=true --buildtype=release -Ddefault_library=static \
         -Denable-io-uring=true "$built" "$source"
     ninja -C "$built" "${EXAMPLES[@]/#/example/}"

@@ -22,6 +22,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "--memory" => scripted("memory.sh", &server, rest),
         "--runs" => scripted("runs.sh", &server, rest),
         "--cost" => ring::turn_on().and_then(|()| scripted("cost.py", &server, rest)),
+        "--work" => ring::turn_on().and_then(|()| scripted("work.py", &server, rest)),
         _ => ring::turn_on().and_then(|()| become_script(&server, arguments)),
     }
 }
@@ -39,7 +40,7 @@ fn become_script(server: &Path, arguments: &[String]) -> Result<(), Failure> {
 }
 
 /// Runs a script of `bench/`: shares for virtual machines beside virtiofsd or through a window, memory, programs in
-/// sandboxes, or what operations on names cost.
+/// sandboxes, what operations on names cost, or real work.
 fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Failure> {
     tools::set_up(Tier::Full)?;
     // One is of Python.
