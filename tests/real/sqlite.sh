@@ -53,6 +53,11 @@ one allow_other wal
 one allow_other delete
 one allow_other,locks=shared wal
 one allow_other,writeback wal
+# Refused on a share that is written.
+if [[ $TRANSPORT != relay && $SERVE != guest ]]; then
+    one allow_other,opens=local wal
+    one allow_other,opens=local delete
+fi
 # In a guest these are two shares, which share their locks only when told to, and cache under them unless told not to.
 if [[ $TRANSPORT != relay && ($SERVE != guest || ${OPTIONS-} == *cache=never*locks=shared*) ]]; then
     one allow_other wal beneath

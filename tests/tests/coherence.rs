@@ -32,10 +32,11 @@ const IS_OLD: &str = "cat file 0 2 = oo; cat file 5000 2 = oo; cat file 9990 20 
 const IS_NEW: &str = "cat file 0 2 = nn; cat file 5000 2 = nn; cat file 9990 20 = nnnnnnnnnn";
 
 /// A change made beneath, as calls of [`Steps`], with what they answer behind `=`: what makes the old state beneath,
-/// what caches it through the mount, the change beneath, and what is seen then through the mount.
+/// what caches it through the mount, the change beneath, and what is seen then through the mount. What is opened on a
+/// side stays open there.
 type Change = (&'static str, [&'static str; 4]);
 
-const CHANGES: [Change; 12] = [
+const CHANGES: [Change; 18] = [
     (
         "content of the same size",
         [OLD, IS_OLD, "fill file 0 10000 110", IS_NEW],
@@ -134,11 +135,64 @@ const CHANGES: [Change; 12] = [
             "getxattr file user.state = newer",
         ],
     ),
+    (
+        "content, for a reader that is half way",
+        [
+            OLD,
+            "open @r file r; read @r 4 = oooo",
+            "fill file 0 20000 110",
+            "read @r 4 = nnnn; pread @r 9998 4 = nnnn",
+        ],
+    ),
+    (
+        "content, by a name in a directory that nobody looks at",
+        [
+            "dir unseen; file file old; link file unseen/other",
+            "open @r file r; pread @r 0 9 = old; cat file = old",
+            "open @w unseen/other rw; pwrite @w 0 newer",
+            "pread @r 0 9 = newer; cat file = newer",
+        ],
+    ),
+    (
+        "content, while the writer has the file open",
+        [
+            "file file old; open @w file rw",
+            "open @r file r; pread @r 0 9 = old",
+            "pwrite @w 0 newer",
+            "pread @r 0 9 = newer; cat file = newer",
+        ],
+    ),
+    (
+        "a hole, and content copied from another file",
+        [
+            "file other copied; fill other 6 9000 110; file file; fill file 0 9000 111",
+            "open @r file r; pread @r 0 4 = oooo; cat file 5000 2 = oo",
+            "open @w file rw; open @o other r; allocate @w 4096 4096 keep,punch; copy @o 0 @w 0 8",
+            "pread @r 0 9 = copiednno; cat file 5000 2 = \0\0; cat file 8500 2 = oo",
+        ],
+    ),
+    (
+        "shrunk and grown again",
+        [
+            OLD,
+            "open @r file r; pread @r 5000 2 = oo",
+            "truncate file 100; truncate file 9000",
+            "pread @r 5000 2 = \0\0; cat file 98 3 = oo\0",
+        ],
+    ),
+    (
+        "a directory moved with an open file in it, which is written then",
+        [
+            "dir a; dir a/b; file a/b/file old",
+            "open @r a/b/file r; pread @r 0 9 = old",
+            "rename a/b moved; file moved/file newer; dir a/b; file a/b/file another",
+            "pread @r 0 9 = newer; cat moved/file = newer; cat a/b/file = another",
+        ],
+    ),
 ];
 
-/// Makes calls in a directory.
-fn play(directory: &Path, steps: &str) {
-    let mut calls = Steps::new(directory.to_owned(), directory.to_owned());
+/// Makes calls.
+fn play(calls: &mut Steps, steps: &str) {
     for step in steps.split(';').filter(|step| !step.is_empty()) {
         let (call, expected) = step.split_once(" = ").unwrap_or((step, ""));
         let words: Vec<&str> = call.split_whitespace().collect();
@@ -153,25 +207,28 @@ fn play(directory: &Path, steps: &str) {
 
 /// All changes, each in a directory of its own, with one wait for all.
 fn see_all_changes(mounted: &Mounted, delay: Duration) {
-    let places = |at: usize| [mounted.source(), mounted.mnt()].map(|it| it.join(at.to_string()));
-    let check = |at: usize| {
-        let (name, [.., check]) = CHANGES[at];
-        eprintln!("{name}");
-        play(&places(at)[1], check);
+    let check = |(change, calls): (&Change, &mut Steps)| {
+        eprintln!("{}", change.0);
+        play(calls, change.1[3]);
     };
-    for (at, (_, [prepare, warm, change, _])) in CHANGES.iter().enumerate() {
-        let [beneath, through] = places(at);
-        fs::create_dir(&beneath).unwrap();
-        play(&beneath, prepare);
-        play(&through, warm);
-        play(&beneath, change);
+    let mut sides = Vec::new();
+    for (at, change) in CHANGES.iter().enumerate() {
+        let places = [mounted.source(), mounted.mnt()].map(|it| it.join(at.to_string()));
+        fs::create_dir(&places[0]).unwrap();
+        let [mut beneath, mut through] = places.map(|it| Steps::new(it.clone(), it));
+        let [prepare, warm, make, _] = change.1;
+        play(&mut beneath, prepare);
+        play(&mut through, warm);
+        play(&mut beneath, make);
         if delay.is_zero() {
-            check(at);
+            check((change, &mut through));
         }
+        sides.push((beneath, through));
     }
     if !delay.is_zero() {
         thread::sleep(delay);
-        (0..CHANGES.len()).for_each(check);
+        let through = sides.iter_mut().map(|(_, through)| through);
+        CHANGES.iter().zip(through).for_each(check);
     }
 }
 
@@ -182,10 +239,11 @@ fn never_sees_changes_at_once() {
     });
 }
 
-/// With passthrough, the server has no part in data.
+/// With passthrough, the server has no part in data; with `opens=local`, it sees no open.
 #[test]
 fn auto_sees_changes_within_its_timeout() {
-    on_each_path(Lower::Default, "", |mounted| {
+    let options = ["passthrough", "nopassthrough", "opens=local"];
+    on_each(Lower::Default, &options, |mounted, _| {
         see_all_changes(mounted, TIMEOUT);
     });
 }

@@ -20,7 +20,7 @@ const LONG: &str = "Tell how fast a directory is through thrufs, against itself 
     Makes files in a folder of its own in DIR, serves them in every mode that this machine offers, and measures them \
     all in turns, round after round, for two minutes, or as long as three rounds take. Prints a table, and writes a \
     report of everything. Ctrl-C ends it with what it has by then; however it ends, nothing is left but the report.";
-const MODES: [&str; 5] = ["dev", "ring", "dev+pt", "ring+pt", "none"];
+const MODES: [&str; 6] = ["dev", "ring", "opens", "dev+pt", "ring+pt", "none"];
 const CACHES: [&str; 3] = ["never", "auto", "always"];
 
 /// Does what the arguments say.
@@ -60,7 +60,7 @@ fn command() -> Command {
             option("against", "NAME=MOUNTPOINT", "A mounted file system to compare with, and what to call it")
                 .action(ArgAction::Append)
                 .value_parser(against),
-            list("modes", "How thrufs is to serve: over /dev/fuse (dev) or io_uring (ring), with passthrough (+pt) or without; or none. thrufs mount itself chooses the last that there is [default: all]")
+            list("modes", "How thrufs is to serve: over /dev/fuse (dev) or io_uring (ring), with passthrough (+pt) or without, or without passthrough and so that the kernel opens files by itself (opens); or none. thrufs mount itself chooses the last that there is [default: all]")
                 .value_parser(PossibleValuesParser::new(MODES)),
             list("cache", "Values of the mount option cache, each for all modes [default: the default mount's]")
                 .value_parser(PossibleValuesParser::new(CACHES)),

@@ -29,7 +29,7 @@ const NAME: &str = "bench";
 /// The values of an option, for completions.
 fn values(option: &str) -> Vec<&'static str> {
     match option {
-        "modes" => vec!["dev", "ring", "dev+pt", "ring+pt", "none"],
+        "modes" => vec!["dev", "ring", "opens", "dev+pt", "ring+pt", "none"],
         "cache" => vec!["never", "auto", "always"],
         _ => Vec::new(),
     }

@@ -25,12 +25,17 @@ use thrufs_tests::wait_until;
 /// Without notifications, everything here would stay as it is.
 pub const FOLLOWED: &str = "follow=auto,entry_timeout=3600,attr_timeout=3600,negative_timeout=3600";
 
-/// With a mark on the file system, and with one on each directory.
+/// With a mark on the file system, and with one on each directory; and where nobody asks at an open.
 pub fn with_each_mark(test: impl Fn(&Mounted)) {
     let directories = FOLLOWED.replace("auto", "directories");
-    on_each(Lower::Tmpfs, &[FOLLOWED, &directories], |mounted, _| {
-        test(mounted);
-    });
+    let opens = format!("opens=local,{FOLLOWED}");
+    on_each(
+        Lower::Tmpfs,
+        &[FOLLOWED, &directories, &opens],
+        |mounted, _| {
+            test(mounted);
+        },
+    );
 }
 
 /// The names in a directory, which are looked up. None while the kernel has a directory of a mount that is gone.
@@ -384,7 +389,8 @@ fn an_open_shows_what_no_event_reported() {
 /// A directory gets no event about a file whose name is not in memory when it is opened by its handle.
 #[test]
 fn changes_by_file_handle_show() {
-    on_each(Lower::Ext4, &["follow=auto"], |mounted, _| {
+    let options = ["follow=auto", "follow=auto,opens=local"];
+    on_each(Lower::Ext4, &options, |mounted, _| {
         let [beneath, above] = [mounted.source(), mounted.mnt()].map(|it| it.join("file"));
         fs::write(&beneath, "old").unwrap();
         mounted.settle();

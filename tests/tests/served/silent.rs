@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mount_point::shrink_dcache;
-use thrufs_tests::mounted::{Mounted, on_each_path};
+use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
 use thrufs_tests::wait_until;
 
 /// Appends between two looks, and looks.
@@ -84,6 +84,7 @@ fn with_each_mark(test: impl Fn(&Mounted)) {
     for options in ["follow=auto", "follow=directories"] {
         on_each_path(Lower::Tmpfs, options, &test);
     }
+    on_each(Lower::Tmpfs, &["opens=local"], |mounted, _| test(mounted));
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub(crate) fn terminal(results: &Results, width: usize) -> String {
     for (title, sentences) in [
         ("Targets", key(results)),
         ("Remarks", results.remarks.clone()),
+        ("Advice", advice(&lines).into_iter().collect()),
         ("Not there", absences(results)),
     ] {
         if !sentences.is_empty() {
@@ -133,6 +134,17 @@ fn absent(cell: &Cell) -> &'static str {
     }
 }
 
+/// Where mounts with `opens=local`, which is not the default, are ahead of all others, as far as the rounds tell.
+fn advice(lines: &[Line<'_>]) -> Option<String> {
+    let is_won = |line: &&Line<'_>| {
+        let mut best = line.entries.iter().filter(|entry| entry.best).peekable();
+        best.peek().is_some() && best.all(|entry| entry.target.options.contains("opens=local"))
+    };
+    let won: Vec<_> = lines.iter().filter(is_won).map(Line::label).collect();
+    let cost = "it takes passthrough and shared locks away (docs/mounting.md)";
+    (!won.is_empty()).then(|| format!("opens=local is ahead in {}; {cost}", won.join(", ")))
+}
+
 /// What the names of targets mean.
 fn key(results: &Results) -> Vec<String> {
     let key = |target: &Target| format!("{}: {}", target.name, target.options);
@@ -174,7 +186,22 @@ fn absences(results: &Results) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::terminal;
-    use crate::report::sample::usual;
+    use crate::report::sample::{run, usual};
+
+    #[test]
+    fn opens_by_the_kernel_are_advised_where_they_won() {
+        let told = |opens: &[u64]| {
+            let (native, ring) = (&[1000; 5][..], &[2000; 5][..]);
+            let cells = [("native", native), ("ring", ring), ("opens", opens)];
+            let mut results = run(&cells.map(|(name, times)| ("open-close", name, times)));
+            results.targets[2].options = "thrufs mount -o opens=local".to_owned();
+            terminal(&results, 200)
+        };
+        assert!(told(&[1200; 5]).contains("ahead in open-close;"));
+        for other in [&[2000; 5][..], &[3000; 5], &[1200; 2]] {
+            assert!(!told(other).contains("Advice"), "{other:?}");
+        }
+    }
 
     #[test]
     fn figures_stand_where_they_belong() {

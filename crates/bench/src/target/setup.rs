@@ -17,9 +17,10 @@ pub(crate) enum Setup {
 }
 
 /// Names and options, in the order in which they are shown.
-const MODES: [(&str, &str); 4] = [
+const MODES: [(&str, &str); 5] = [
     ("dev", "transport=dev,nopassthrough"),
     ("ring", "transport=uring,nopassthrough"),
+    ("opens", "opens=local"),
     ("dev+pt", "transport=dev"),
     ("ring+pt", "transport=uring"),
 ];
@@ -125,7 +126,7 @@ mod tests {
         );
         let ring = "ring+pt:never: transport=uring,cache=never,control=none";
         assert_eq!(said("ring+pt", &["never"]), [ring]);
-        assert_eq!(Setup::thrufs(&[], &[]).len(), 4);
+        assert_eq!(Setup::thrufs(&[], &[]).len(), 5);
         assert!(said("none", &[]).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Checks a directory as a source: file system, file handles, mounts beneath, confinement.
 
-use super::finding::Finding;
+use super::finding::{Finding, FindingState};
 use crate::error::StartupError;
 use crate::mount_table::{self, Mount};
 use crate::{confinement, mounting, source};
@@ -8,24 +8,30 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use thrufs::NoWait;
 use thrufs_hostdir::{Handles, MountProperties};
 use thrufs_sys::fanotify::{Group, NAMES};
 
-/// Most entries read to find a file.
+/// Most entries read to find a file, or small ones.
 const ENTRIES_MAX: usize = 1000;
+/// With fewer, opens are no work.
+const FILES_MIN: usize = 100;
 
 pub(super) fn look(path: &Path) -> Result<Vec<Finding>, StartupError> {
     let (directory, path) = source::open(path)?;
     let path = path.as_path();
     let properties = MountProperties::of(&directory).map_err(source::unusable(path))?;
     let mounts = mount_table::all().unwrap_or_default();
+    let following = following(&directory, properties.is_remote).called("following");
+    let is_followed = following.state == FindingState::Good;
     Ok(vec![
         file_system(path, &mounts, &properties).called("file system"),
         handles(properties.handles).called("file handles"),
         reads(path, &directory, properties.no_wait).called("RWF_NOWAIT"),
-        following(&directory, properties.is_remote).called("following"),
+        following,
+        opens(path, is_followed).called("opens"),
         mounts_beneath(path, &mounts).called("mounts beneath"),
         worker_confinement(directory).called("confinement"),
     ])
@@ -63,9 +69,7 @@ fn following(directory: &OwnedFd, is_remote: bool) -> Finding {
     }
     let marked = Group::new().and_then(|group| group.mark(directory.as_fd(), NAMES));
     match marked {
-        Ok(()) => Finding::good(
-            "changes are told at once: follow=auto; so the kernel can open files by itself: opens=local",
-        ),
+        Ok(()) => Finding::good("changes are told at once: follow=auto"),
         Err(Errno::INVAL | Errno::NOSYS) => Finding::note(
             "this kernel does not tell of changes (Linux 5.17 does): names and attributes are asked for again \
              after a second",
@@ -74,6 +78,34 @@ fn following(directory: &OwnedFd, is_remote: bool) -> Finding {
             "changes cannot be watched ({errno}): names and attributes are asked for again after a second"
         )),
     }
+}
+
+/// Whether there are many small files, which the kernel had better open by itself.
+fn opens(path: &Path, is_followed: bool) -> Finding {
+    let device = std::fs::metadata(path).map(|it| it.dev()).ok();
+    let (mut directories, mut sizes, mut left) = (vec![path.to_owned()], vec![], ENTRIES_MAX);
+    while let Some(directory) = directories.pop() {
+        let entries = std::fs::read_dir(directory).into_iter().flatten();
+        for entry in entries.flatten().take(left) {
+            left -= 1;
+            match entry.metadata() {
+                Ok(it) if it.is_dir() && Some(it.dev()) == device => directories.push(entry.path()),
+                Ok(it) if it.is_file() => sizes.push(it.len()),
+                _ => {}
+            }
+        }
+    }
+    let small = sizes.iter().filter(|&&it| it <= 64 << 10).count();
+    let counted = format!("{small} of {} files have at most 64 KiB", sizes.len());
+    if !is_followed || small < FILES_MIN || small < sizes.len() / 10 * 9 {
+        return Finding::note(format!("{counted}: the server opens files"));
+    }
+    let with = match mounting::is_privileged() {
+        true => "opens=local, instead of passthrough",
+        false => "ro,opens=local",
+    };
+    let why = "the kernel opens them without a request; thrufs bench compares";
+    Finding::note(format!("{counted}: with {with}, {why}"))
 }
 
 /// Whether later mounts propagate to the clone that a worker of root has.

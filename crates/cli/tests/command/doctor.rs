@@ -88,10 +88,17 @@ fn every_finding_is_reported() {
     let findings = agreed("/");
     let expected = "kernel, /dev/fuse, mounting, enable_uring, io_uring, processors, transport, \
                     passthrough, pairing, descriptors, request size, seccomp, DAX window, file system, \
-                    file handles, RWF_NOWAIT, mounts beneath, confinement";
+                    file handles, RWF_NOWAIT, opens, mounts beneath, confinement";
     for name in expected.split(", ") {
         finding(&findings, name);
     }
+    let place = tempfile::tempdir().unwrap();
+    let opens = || finding(&agreed(place.path().to_str().unwrap()), "opens").1;
+    assert!(!opens().contains("opens=local"));
+    fs::create_dir(place.path().join("dir")).unwrap();
+    let files = (0..100).map(|it| place.path().join(format!("dir/{it}")));
+    files.for_each(|it| fs::write(it, "small").unwrap());
+    assert!(opens().contains("100 of 100") && opens().contains("opens=local"));
 }
 
 #[test]

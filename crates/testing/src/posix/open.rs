@@ -22,6 +22,17 @@ pub(super) const CASES: &[Case] = cases! {
         "open @f file rw,creat,excl; write @f content; rename file moved; open @g @f r;
          read @g content",
     running_program_is_etxtbsy,
+    creates_nothing_over_what_came_beneath_meanwhile:
+        "absent file; file ^file content; EEXIST open file rw,creat,excl; open @f file rw,creat;
+         read @f content; absent other; file ^other content; open @g other w,creat,trunc;
+         write @g x; close @g; is ^other text x",
+    goes_on_after_chmod:
+        "file file content; chown file alice alice; alice: open @f file rw; chmod file 0;
+         alice: EACCES open file r; alice: pwrite @f 0 C; alice: truncate @f 4;
+         alice: allocate @f 0 5; alice: pread @f 0 Cont\\x00; fsync @f; is ^file size 5",
+    may_be_made_without_permission_to_open_it:
+        "shared dir; alice: open @f dir/file rw,creat 0; alice: write @f content;
+         alice: EACCES open dir/file r; alice: pread @f 0 content; fsync @f; is ^dir/file mode 0 size 7",
     truncates_what_others_have_open:
         "open @f file rw,creat; fill @f 0 9000 7; seek @f 9000; open @g file rw;
          open file rw,creat,trunc; is file size 0; pread @g 0; write @f beyond;

@@ -16,6 +16,10 @@ pub(super) const CASES: &[Case] = cases! {
     truncate_and_allocate:
         "file file 0123456789; open @f file rw; unlink file; truncate @f 4; allocate @f 0 8;
          is @f size 8; pread @f 0 0123; filled @f 4 4 0; fsync @f",
+    is_copied_and_has_holes:
+        "file file 0123; open @f file rw; unlink file; truncate @f 200000; pwrite @f 131072 data;
+         fsync @f; seekdata @f 65536 131072; open @g file rw,creat,excl;
+         copy @f 131072 @g 0 4; is file text data; copy @g 0 @f 4 4; pread @f 0 0123data",
     other_link_lives_on:
         "file file shared; link file other; open @f file rw; unlink file; is @f links 1;
          write @f SHARED and more; is other text SHARED and more",
