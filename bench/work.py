@@ -86,7 +86,8 @@ def main():
         (scratch / "packages").mkdir()
         shell(f"git -C {PROJECT} archive HEAD -o {scratch}/tree.tar", scratch)
         # Fills the cache that `npm ci` takes all from.
-        shell(f"npm install --silent --cache {scratch}/npm {' '.join(PACKAGES)} && rm -rf node_modules", scratch / "packages")
+        fill = f"npm install --silent --package-lock-only {' '.join(PACKAGES)} && npm ci --silent --cache {scratch}/npm"
+        shell(f"{fill} && rm -rf node_modules", scratch / "packages")
         shell("truncate -s 6G image && mkfs.ext4 -qF image && mount -o loop image place", scratch)
         found = {name: [] for name in TARGETS}
         try:
