@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 use thrufs_sys::lock::{END_OF_FILE, LockKind, RangeLock, ofd_get, ofd_set, ofd_set_wait};
+use thrufs_test_report::is_full;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::while_repeating;
 use thrufs_tests::lower::Lower;
@@ -423,7 +424,8 @@ fn what_is_written_is_not_written_over_by_maps() {
             let refused = map(&writes, Sharing::Shared).err();
             let refused = refused.and_then(|error| error.raw_os_error());
             assert_eq!(refused, is_uncached.then_some(libc::ENODEV));
-            count_beside_a_map(mounted, &writes, &stores, 3000);
+            let turns = if is_full() { 3000 } else { 1000 };
+            count_beside_a_map(mounted, &writes, &stores, turns);
         });
     }
 }
