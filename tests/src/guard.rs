@@ -3,7 +3,6 @@
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 /// Returns from a test that cannot run here, which the condition has reported.
@@ -14,15 +13,6 @@ macro_rules! skip_if {
             return;
         }
     };
-}
-
-/// Stops the threads that look at the flag.
-pub struct StopAll<'a>(pub &'a AtomicBool);
-
-impl Drop for StopAll<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 /// A mount point, detached in the end.

@@ -32,4 +32,4 @@ pub mod suite;
 pub mod tracer;
 pub mod transport;
 
-pub use running::wait_until;
+pub use thrufs_testing::wait_until;

@@ -135,16 +135,6 @@ impl Drop for Running {
     }
 }
 
-/// Waits for a condition; panics after a minute, which is for what hangs for ever.
-#[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 pub(crate) fn pid_of(process: u32) -> Option<Pid> {
     Pid::from_raw(process.try_into().ok()?)
 }

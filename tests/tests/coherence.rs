@@ -9,13 +9,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::steps::Steps;
+use thrufs_testing::while_repeating;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
 
@@ -338,15 +338,8 @@ fn rewrite_while_others_read(mounted: &Mounted) {
     for round in 1..=ROUNDS {
         let content = vec![round as u8; BYTES];
         let file = OpenOptions::new().write(true).open(&beneath).unwrap();
-        let is_written = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_written.load(Ordering::Relaxed) {
-                    read_end();
-                }
-            });
+        while_repeating([|| _ = read_end()], || {
             file.write_all_at(&content, 0).unwrap();
-            is_written.store(true, Ordering::Relaxed);
         });
         drop(file);
         assert_eq!(read_end(), round as u8, "old data after an open");

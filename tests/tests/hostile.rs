@@ -24,8 +24,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use thrufs_testing::StopAll;
 use thrufs_tests::compare::snapshot;
-use thrufs_tests::guard::StopAll;
 use thrufs_tests::machine::{descriptors, status};
 use thrufs_tests::skip_if;
 

@@ -141,7 +141,8 @@ fn a_killed_program_of_the_library_leaves_enotconn_or_unmounts_as_configured() {
 fn sigterm_while_busy_ends_in_time() {
     over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
-        let mut server = Server::start(&ground, &transport.with("locks=shared"), None);
+        let options = transport.with("locks=shared,stop_timeout=1");
+        let mut server = Server::start(&ground, &options, None);
         let mnt = ground.mnt();
         fs::write(mnt.join("locked"), b"x").unwrap();
         let locked = mnt.join("locked");

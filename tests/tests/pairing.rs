@@ -6,9 +6,9 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_testing::while_repeating;
 use thrufs_tests::skip_if;
 
 use thrufs_tests::mount_point::must_skip;
@@ -110,15 +110,7 @@ fn several_callers_have_several_readers() {
     skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    ask(&mounted);
-                }
-            });
-        }
+    while_repeating([|| ask(&mounted); 3], || {
         let start = Instant::now();
         let mut unpaired = 0;
         while unpaired < 20 && start.elapsed() < PATIENCE {
@@ -126,7 +118,6 @@ fn several_callers_have_several_readers() {
             let none = paired_readers(worker).is_empty();
             unpaired = if none { unpaired + 1 } else { 0 };
         }
-        over.store(true, Ordering::Relaxed);
         assert_eq!(unpaired, 20, "still paired");
     });
     mounted.stop().unwrap();
@@ -138,24 +129,12 @@ fn a_paired_reader_is_not_starved() {
     skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
-    let over = AtomicBool::new(false);
     let cpus = thread::available_parallelism().unwrap().get();
-    thread::scope(|scope| {
-        for _ in 0..cpus {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
+    while_repeating((0..cpus).map(|_| std::hint::spin_loop), || {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(2) {
+            ask(&mounted);
         }
-        let asked = std::panic::catch_unwind(|| {
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_secs(2) {
-                ask(&mounted);
-            }
-        });
-        over.store(true, Ordering::Relaxed);
-        asked.unwrap();
     });
     mounted.stop().unwrap();
 }

@@ -39,6 +39,10 @@ const FIRST: &[&str] = &[
     "thrufs-tests/",
 ];
 
+/// Prefixes of programs whose tests wait for processes, kernels and time limits far more than they compute: each has
+/// two threads for every CPU.
+const WAITING: &[&str] = &["thrufs-cli/command", "thrufs-tests/served"];
+
 /// Prefixes of tests that run once more if they fail: they start, stop and kill processes, and wait for
 /// them. No test in process, of walls, privileges, redaction or data is among them.
 const TWICE: &[&str] = &[
@@ -109,6 +113,10 @@ fn program(line: &str) -> Option<Program> {
     })
 }
 
+fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 fn is_among(name: &str, beginnings: &[&str]) -> bool {
     beginnings.iter().any(|begin| name.starts_with(begin))
 }
@@ -129,7 +137,7 @@ pub(crate) fn run(programs: &[Program], variables: &[(&str, &str)]) -> Result<()
     sorted.sort_by_key(rank);
     let jobs = sorted.into_iter().map(job).collect();
     // One more than CPUs: each has a thread for every CPU, and waits most of its time.
-    let at_once = thread::available_parallelism().map_or(1, usize::from) + 1;
+    let at_once = cpus() + 1;
     let outcomes = job::all(jobs, at_once)?;
     let (mut bad, mut flaky) = (Vec::new(), Vec::new());
     for outcome in outcomes.iter().filter(|outcome| !outcome.status.success()) {
@@ -166,12 +174,16 @@ pub(crate) fn run(programs: &[Program], variables: &[(&str, &str)]) -> Result<()
 impl Program {
     /// The step that runs it with `arguments` of libtest.
     pub(crate) fn step(&self, arguments: &[&str]) -> Step {
-        Step::limited(self.seconds_max())
+        let step = Step::limited(self.seconds_max())
             .args([&self.executable])
             .args(arguments)
             .directory(&self.directory)
             .env("CARGO_PKG_NAME", &self.package)
-            .env("CARGO_MANIFEST_DIR", &self.directory)
+            .env("CARGO_MANIFEST_DIR", &self.directory);
+        match is_among(&self.name, WAITING) {
+            true => step.env("RUST_TEST_THREADS", (2 * cpus()).to_string()),
+            false => step,
+        }
     }
 
     fn seconds_max(&self) -> u32 {

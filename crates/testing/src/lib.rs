@@ -84,6 +84,7 @@ mod listing;
 mod random;
 mod setup;
 mod shape;
+mod waiting;
 
 pub mod fence;
 pub mod helper;
@@ -103,3 +104,4 @@ pub use listing::Listed;
 pub use random::Random;
 pub use setup::{Need, Setup, Tree};
 pub use shape::{ReplyLayout, Shape};
+pub use waiting::{PATIENCE, StopAll, wait_until, while_repeating};

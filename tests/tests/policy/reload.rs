@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use thrufs_tests::guard::{Detach, StopAll};
+use thrufs_tests::guard::Detach;
 use thrufs_tests::machine::{descriptors, status};
 
 use rustix::process::Signal;
 use thrufs_test_report::is_full;
+use thrufs_testing::while_repeating;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::{is_unmounted_within, must_skip};
 use thrufs_tests::server::{START_TIMEOUT, kill_process};
@@ -59,21 +59,14 @@ fn many_reloads_under_load() {
     let reloads = if is_full() { 1000 } else { 50 };
     let audit = "audit-log = 'LOG'\n";
     with_policy("cache=always", &format!("{audit}{DENY}"), fill, |served| {
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for turn in 0..2 {
-                let (file, other) = (served.at("file"), served.at("other"));
-                let over = &over;
-                scope.spawn(move || {
-                    while !over.load(Ordering::Relaxed) {
-                        // Denied, or hidden: never open, and no other error.
-                        let got = errno(File::open(&file));
-                        assert!([libc::EACCES, libc::ENOENT].contains(&got), "{got}, {turn}");
-                        assert_eq!(fs::read(&other).unwrap(), b"content");
-                    }
-                });
-            }
-            let _end = StopAll(&over);
+        let (file, other) = (served.at("file"), served.at("other"));
+        let look = || {
+            // Denied, or hidden: never open, and no other error.
+            let got = errno(File::open(&file));
+            assert!([libc::EACCES, libc::ENOENT].contains(&got), "{got}");
+            assert_eq!(fs::read(&other).unwrap(), b"content");
+        };
+        while_repeating([look; 2], || {
             let worker = worker_of(served.pid()).unwrap();
             let mut before = (0, 0);
             for turn in 0..reloads {

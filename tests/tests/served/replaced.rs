@@ -6,12 +6,13 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fs, io};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::{Config, Resources, Strongbox};
+use thrufs_testing::while_repeating;
 use thrufs_tests::{skip_if, wait_until};
 
 /// A hundred are enough to show the bug.
@@ -26,16 +27,9 @@ fn look_while_they_change_places(served: &Served) {
     served.write("small", b"1");
     served.write("large", b"22222");
     let root = served.root();
-    let ends = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (one, other) = (served.path("small"), served.path("large"));
-            while !ends.load(Ordering::Relaxed) {
-                exchange(&one, &other);
-            }
-        });
+    let (one, other) = (served.path("small"), served.path("large"));
+    while_repeating([|| exchange(&one, &other)], || {
         let mut seen = std::collections::HashMap::new();
-        let mut wrong = None;
         for _ in 0..LOOKS {
             let entry = match root.lookup(ROOT, b"small") {
                 // Never twice in a row: the kernel looks again.
@@ -43,13 +37,9 @@ fn look_while_they_change_places(served: &Served) {
                 entry => entry.unwrap(),
             };
             let size = *seen.entry(entry.nodeid).or_insert(entry.attr.size);
-            if size != entry.attr.size {
-                wrong = Some((entry.nodeid, size, entry.attr.size));
-                break;
-            }
+            let node = entry.nodeid;
+            assert_eq!(size, entry.attr.size, "two files are taken for one: {node}");
         }
-        ends.store(true, Ordering::Relaxed);
-        assert_eq!(wrong, None, "two files are taken for one");
         assert_eq!(seen.len(), 2, "they did change places");
     });
     // A node leads to the file that the lookup described.

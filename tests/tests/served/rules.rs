@@ -279,12 +279,15 @@ fn changes_of_names_wait_for_the_name_lock_of_another_server() {
         let flock = |operation| rustix::fs::flock(&other, operation);
         flock(FlockOperation::NonBlockingLockExclusive).unwrap();
         let a = root.walk("a").unwrap();
-        let linked = root.link(a, ROOT, b"new").map(drop);
-        assert_eq!(
-            [rename("b"), linked, root.unlink(ROOT, b"a")],
-            [Err(Errno::EBUSY); 3]
-        );
         thread::scope(|scope| {
+            // Each as long as it waits for the lock.
+            let refused = [
+                scope.spawn(|| rename("b")),
+                scope.spawn(|| root.link(a, ROOT, b"new").map(drop)),
+                scope.spawn(|| root.unlink(ROOT, b"a")),
+            ];
+            let refused = refused.map(|it| it.join().unwrap());
+            assert_eq!(refused, [Err(Errno::EBUSY); 3]);
             let renamed = scope.spawn(|| rename("b"));
             thread::sleep(Duration::from_millis(50));
             flock(FlockOperation::Unlock).unwrap();

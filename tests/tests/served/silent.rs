@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mount_point::shrink_dcache;
-use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
+use thrufs_tests::mounted::{Mounted, on_each_path};
+use thrufs_tests::transport::{Transport, over_each};
 use thrufs_tests::wait_until;
 
 /// Appends between two looks, and looks.
@@ -79,12 +80,24 @@ impl Log<'_> {
     }
 }
 
-/// With the default timeouts, for which nothing asks again by itself.
+/// With the default timeouts, for which nothing asks again by itself. Over each transport, with each mark and with each
+/// path: every two of them together, not all three.
 fn with_each_mark(test: impl Fn(&Mounted)) {
-    for options in ["follow=auto", "follow=directories"] {
-        on_each_path(Lower::Tmpfs, options, &test);
-    }
-    on_each(Lower::Tmpfs, &["opens=local"], |mounted, _| test(mounted));
+    over_each(|transport| {
+        let [auto, directories] = match transport {
+            Transport::Dev => ["passthrough", "nopassthrough"],
+            Transport::Uring => ["nopassthrough", "passthrough"],
+        };
+        for options in [
+            format!("follow=auto,{auto}"),
+            format!("follow=directories,{directories}"),
+            "opens=local".to_owned(),
+        ] {
+            let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with(&options)).unwrap();
+            test(&mounted);
+            mounted.stop().unwrap();
+        }
+    });
 }
 
 #[test]

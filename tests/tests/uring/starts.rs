@@ -1,9 +1,7 @@
 //! The start of a mount. Another process than the server makes it, and the kernel takes no entry of a ring
 //! before that one has gone on, which on busy CPUs it often has not.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use thrufs_tests::guard::StopAll;
+use thrufs_testing::while_repeating;
 use thrufs_tests::skip_if;
 
 use thrufs_tests::lower::{Ground, Lower};
@@ -44,16 +42,7 @@ fn a_start_on_one_cpu_logs_no_warning() {
 #[ignore = "soak: keeps all CPUs of the machine busy"]
 fn the_first_requests_on_busy_cpus_are_answered() {
     skip_if!(must_skip_ring());
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let _stop = StopAll(&over);
-        for _ in cpus() {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
+    while_repeating(cpus().iter().map(|_| std::hint::spin_loop), || {
         for turn in 0..BUSY_TURNS {
             let ground = Ground::prepare(Lower::Tmpfs).unwrap();
             let server = Server::start(&ground, OPTIONS, None);

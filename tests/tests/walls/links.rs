@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use thrufs_tests::guard::StopAll;
+use thrufs_testing::StopAll;
 
 use rustix::fs::{CWD, RenameFlags, XattrFlags};
 use thrufs_testing::steps::Steps;

@@ -2,7 +2,7 @@
 
 mod policy;
 
-use crate::ground::share::{Place, Stop, get_features, mount_at};
+use crate::ground::share::{Place, get_features, mount_at};
 use crate::ground::{stdout, thrufs, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use thrufs::layout::{FileLock, LkIn};
 use thrufs::{Errno, NodeId};
 use thrufs_client::{Caller, Client, FrontEnd, FrontEndConfig};
+use thrufs_testing::StopAll;
 
 const THREADS: usize = 6;
 const FILES: usize = 5;
@@ -310,11 +311,11 @@ fn machine_is_resumed_under_load() {
     std::thread::sleep(Duration::from_millis(50));
     let (stop, steps) = (AtomicBool::new(false), AtomicUsize::new(0));
     let kills = std::thread::scope(|scope| {
-        let _all = Stop(&stop);
+        let _all = StopAll(&stop);
         for machine in &mut machines {
             let (stop, steps) = (&stop, &steps);
             scope.spawn(move || {
-                let _others = Stop(stop);
+                let _others = StopAll(stop);
                 while !stop.load(Ordering::SeqCst) {
                     machine.step();
                     steps.fetch_add(1, Ordering::SeqCst);

@@ -342,7 +342,7 @@ fn mappings_stay_right_when_workers_are_killed() {
             for file in 0..4_u64 {
                 let (dax, mounted, stop, steps) = (&dax, &mounted, &stop, &steps);
                 scope.spawn(move || {
-                    let stops = crate::ground::share::Stop(stop);
+                    let stops = thrufs_testing::StopAll(stop);
                     let (node, _, _) = open(&mounted.root(), &format!("{file}.img"), READ_WRITE);
                     let mut written = std::collections::HashMap::new();
                     let mut random = file + 1;

@@ -1,6 +1,6 @@
 //! A guest that migrates between two `thrufs share` repeatedly under load.
 
-use crate::ground::share::{Place, Stop, mount_at};
+use crate::ground::share::{Place, mount_at};
 use crate::ground::{self, Foreground, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use thrufs::NodeId;
 use thrufs_client::{Client, FrontEnd, FrontEndConfig, GuestMemory, MigrateError};
 use thrufs_test_report::is_full;
+use thrufs_testing::StopAll;
 
 const ROOT: NodeId = NodeId::ROOT;
 const READ_WRITE: i32 = 2;
@@ -172,7 +173,7 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
         rounds: &rounds,
     };
     let (written, names, longest) = std::thread::scope(|scope| {
-        let _stops = Stop(&stop);
+        let _stops = StopAll(&stop);
         let writes = scope.spawn(|| work.write());
         let namings = scope.spawn(|| work.name());
         let listings = scope.spawn(|| work.list());

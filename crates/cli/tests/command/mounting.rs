@@ -92,27 +92,6 @@ fn umount_by_another_process_ends_both_processes() {
 }
 
 #[test]
-fn mount_that_reuses_the_device_number_is_not_unmounted() {
-    let Some(ground) = Ground::new() else { return };
-    let next = ground.path().join("next");
-    fs::create_dir(&next).unwrap();
-    let number = |path| mount_line(path).split(' ').nth(2).map(str::to_owned);
-    let mut same = 0;
-    // Concurrent mounts take numbers too.
-    while same < 3 {
-        succeeded(&ground.mount(&[]));
-        let before = number(&ground.mnt);
-        ground::unmount(&ground.mnt);
-        // The kernel reuses a free number for the next mount.
-        mount_tmpfs(&next);
-        same += usize::from(number(&next) == before);
-        ground.wait_gone();
-        assert!(is_mount(&next), "taken away by the server before");
-        detach(&next);
-    }
-}
-
-#[test]
 fn signals_unmount_an_idle_mount_at_once() {
     let Some(ground) = Ground::new() else { return };
     for (signal, name, to_worker) in [

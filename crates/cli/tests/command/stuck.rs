@@ -1,7 +1,7 @@
 //! Killed servers, and servers whose source does not respond: pending requests fail, no program uses the
 //! directory beneath, and the processes end in bounded time.
 
-use crate::ground::share::{Stop, connect_to, mount_at, serves};
+use crate::ground::share::{connect_to, mount_at, serves};
 use crate::ground::{self, Ground, THRUFS, VICTIMS, fails, kill_all, succeeded, thrufs, wait_for};
 use rustix::process::{Signal, kill_process};
 use std::fs;
@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thrufs::{MountOptions, MountedSession, Opcode, SessionConfig};
 use thrufs_client::{FIRST_REQUEST_QUEUE, FrontEndConfig};
+use thrufs_testing::StopAll;
 use thrufs_testing::memory::{File, Files, Settings};
 
 /// A file, a directory, and in both directories a name whose LOOKUP blocks uninterruptibly.
@@ -193,7 +194,7 @@ fn no_write_reaches_the_directory_beneath_a_dead_mount() {
         // A writer by path: after the first error, no write succeeds.
         let [stop, failed] = [false; 2].map(AtomicBool::new);
         std::thread::scope(|scope| {
-            let _stop = Stop(&stop);
+            let _stop = StopAll(&stop);
             scope.spawn(|| {
                 for number in 0.. {
                     match fs::write(ground.mnt.join(format!("new {number}")), "x") {

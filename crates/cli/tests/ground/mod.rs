@@ -3,6 +3,8 @@
 
 pub mod share;
 
+pub use thrufs_testing::wait_until as wait_for;
+
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -11,10 +13,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub const THRUFS: &str = env!("CARGO_BIN_EXE_thrufs");
+
+/// Limit for conditions that only a fault would prevent.
+pub const LIMIT: Duration = thrufs_testing::PATIENCE;
 
 /// Runs the command; arguments are strings or paths.
 macro_rules! thrufs {
@@ -450,15 +455,4 @@ fn rerun_with_open_device(place: &Path, test: &str) {
     let output = run(shell.arg(std::env::current_exe().unwrap()).arg(test));
     succeeded(&output);
     assert!(stdout(&output).contains("1 passed"), "{}", stdout(&output));
-}
-
-/// Limit for conditions that only a fault would prevent.
-pub const LIMIT: Duration = Duration::from_secs(120);
-
-pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited {LIMIT:?} for {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

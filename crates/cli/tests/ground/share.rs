@@ -8,7 +8,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 use thrufs_client::{Client, FrontEnd, FrontEndConfig};
 
@@ -132,13 +131,4 @@ pub fn serves(command: &mut Command, socket: &Path) -> Foreground {
 /// A guest that has mounted the share.
 pub fn mount_at(socket: &Path, config: &FrontEndConfig) -> Client<FrontEnd> {
     Client::mount(FrontEnd::connect(socket, config).unwrap()).unwrap()
-}
-
-/// Sets the flag on drop, also when a thread panics.
-pub struct Stop<'a>(pub &'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }

@@ -1,9 +1,10 @@
 //! What the kernel makes of each notification, on a real mount.
 
-use crate::ground::{Mount, eventually, files_with, node_of, one_reader, plain, set};
+use crate::ground::{Mount, files_with, node_of, one_reader, plain, set};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use thrufs::{NodeId, Opcode};
+use thrufs_testing::wait_until;
 
 fn mount(content: &[u8]) -> Option<Mount> {
     Mount::new(&files_with(content), plain())
@@ -106,7 +107,7 @@ fn store_and_retrieve_reach_the_page_cache() {
     assert_eq!(&bytes, b"from the notice");
     assert_eq!(mount.files.count(Opcode::Read), 0, "the cache had it");
     let cookie = notifier.retrieve(node_of("plain"), 5, 10).unwrap();
-    eventually("the answer comes", || {
+    wait_until("the answer comes", || {
         !mount.files.retrieved.lock().unwrap().is_empty()
     });
     let retrieved = mount.files.retrieved.lock().unwrap();
@@ -128,7 +129,7 @@ fn prune_forgets_unused_nodes() {
         return thrufs_test_report::skipped("this kernel has no prune");
     }
     let is_forgotten = |node| mount.files.forgotten.lock().unwrap().contains_key(&node);
-    eventually("forgotten", || is_forgotten(nodes[0]));
+    wait_until("forgotten", || is_forgotten(nodes[0]));
     assert!(!is_forgotten(nodes[1]), "it is open");
     drop(open);
 }
@@ -151,7 +152,7 @@ fn resend_repeats_unanswered_requests() {
         files.gate.wait_for(2);
         files.gate.open();
         assert_eq!(held.join().unwrap(), b"content");
-        eventually("one of two replies is refused", || {
+        wait_until("one of two replies is refused", || {
             mount.metrics().replies_refused == 1
         });
     });

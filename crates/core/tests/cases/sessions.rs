@@ -1,8 +1,8 @@
 //! Real mounts: their beginning, their end, and what happens when requests sleep.
 
 use crate::ground::{
-    Mount, can_mount, check_deferred_read, eventually, files_with, is_destroyed, is_mounted,
-    one_reader, plain, refusing, serve,
+    Mount, can_mount, check_deferred_read, files_with, is_destroyed, is_mounted, one_reader, plain,
+    refusing, serve,
 };
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
@@ -14,6 +14,7 @@ use thrufs::{
     End, InitFlags, MountFailure, MountOptions, Opcode, Session, SessionConfig, SessionError,
 };
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
+use thrufs_testing::wait_until;
 
 #[test]
 fn mount_returns_when_the_mount_answers_and_drop_unmounts() {
@@ -234,7 +235,7 @@ fn a_reader_that_gets_stuck_is_replaced() {
             assert_eq!(stuck.join().unwrap(), 7);
         }
     });
-    eventually("all are back", || mount.metrics().blocked == 0);
+    wait_until("all are back", || mount.metrics().blocked == 0);
     assert_eq!(mount.metrics().readers, 1);
     assert_eq!(std::fs::read(mount.path("other")).unwrap(), b"content");
 }
@@ -294,10 +295,10 @@ pub fn check_lock_waiters(config: SessionConfig) {
         return;
     };
     let waiters: Vec<_> = (0..8).map(|_| lock(&mount)).collect();
-    eventually("all wait", || files.lock.waiting() == 8);
+    wait_until("all wait", || files.lock.waiting() == 8);
     let snapshot = mount.metrics();
     assert_eq!(snapshot.lock_waiters, 8, "{snapshot}");
-    eventually("no other request sleeps", || mount.metrics().blocked == 0);
+    wait_until("no other request sleeps", || mount.metrics().blocked == 0);
     let start = Instant::now();
     assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
     assert!(
@@ -307,13 +308,13 @@ pub fn check_lock_waiters(config: SessionConfig) {
     let (refused, _) = lock(&mount);
     assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
     for (waiter, thread) in waiters {
-        eventually("interrupted", || {
+        wait_until("interrupted", || {
             let _ = interrupt_thread(thread);
             waiter.is_finished()
         });
         assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::INTR));
     }
-    eventually("all have left", || mount.metrics().lock_waiters == 0);
+    wait_until("all have left", || mount.metrics().lock_waiters == 0);
     assert!(mount.metrics().interrupts >= 8);
 }
 
@@ -332,7 +333,7 @@ fn shutting_down_while_busy_ends_in_time_and_leaves_no_dead_mount() {
     let path = mount.path("held");
     let held = std::thread::spawn(move || std::fs::read(path));
     files.gate.wait_for(1);
-    eventually("it waits", || files.lock.waiting() == 1);
+    wait_until("it waits", || files.lock.waiting() == 1);
     let handle = mount.session().handle();
     handle.shutdown();
     assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::NOTCONN));

@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs::{
     InitFlags, MountOptions, MountedSession, NodeId, Opcode, OpenReplyFlags, Result, SessionConfig,
 };
 use thrufs_testing::memory::{Asked, File, Files, MemoryFs, Settings};
+use thrufs_testing::wait_until;
 
 pub const VALID: Duration = Duration::from_secs(3600);
 
@@ -210,17 +211,7 @@ pub fn check_deferred_read(config: SessionConfig, ask: impl FnOnce(&Mount)) {
         snapshot
     });
     assert_eq!(snapshot.deferred, 1, "{snapshot}");
-    eventually("it is back", || mount.metrics().blocked == 0);
-}
-
-/// Waits, with a generous limit, until `condition` holds.
-#[track_caller]
-pub fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("it is back", || mount.metrics().blocked == 0);
 }
 
 /// Whether something is mounted on `path`.

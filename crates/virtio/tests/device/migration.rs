@@ -1,7 +1,7 @@
 //! Live migration, message by message: what a front end may ask for and what is refused.
 
 use crate::ground::{
-    ALL_FEATURES, GUEST, Guest, SLOW, Serving, count, end, memory, serve, sessions, until,
+    ALL_FEATURES, GUEST, Guest, SLOW, Serving, count, end, memory, serve, sessions,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thrufs_testing::memory::Files;
+use thrufs_testing::wait_until;
 use thrufs_virtio::memory::LOG_PAGE_BYTES;
 use thrufs_virtio::{DeviceConfig, DeviceError, device_state};
 use vhost::vhost_user::VhostUserFrontend;
@@ -131,7 +132,7 @@ fn a_log_is_acknowledged_after_requests_in_progress() {
     let request = guest.read_request(1, SLOW.0, 0, 64);
     let head = guest.submit(1, &request, 4096);
     let handle = device.handle();
-    until("it is in progress", || handle.metrics().blocked_inline > 0);
+    wait_until("it is in progress", || handle.metrics().blocked_inline > 0);
     let gate = Arc::clone(&files);
     let opener = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));

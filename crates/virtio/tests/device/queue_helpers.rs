@@ -3,7 +3,7 @@
 
 use crate::ground::{
     ALL_FEATURES, Guest, PATIENCE, SIZE, SLOW, Serving, count, end, error_of, memory, serve,
-    sessions, until,
+    sessions,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,6 +12,7 @@ use thrufs::Opcode;
 use thrufs_abi::Reply;
 use thrufs_abi::layout::LkIn;
 use thrufs_testing::memory::Files;
+use thrufs_testing::wait_until;
 use thrufs_virtio::{DeviceConfig, DeviceHandle};
 use vhost::VhostBackend;
 
@@ -143,7 +144,7 @@ fn lock_waits_and_session_ends_among_parallel_requests() {
             reads.extend(submit_reads(guest, node, 5));
         });
         take_reads(&mut guest, reads);
-        until("three wait", || device.metrics().lock_waiters >= 3);
+        wait_until("three wait", || device.metrics().lock_waiters >= 3);
         // The session ends among requests; each is answered, by either session. Heads of lock waits are
         // not reused.
         let mut others = Vec::new();
@@ -188,7 +189,7 @@ fn a_queue_that_breaks_during_a_lease_stops_without_delay() {
             guest.offer(1, SIZE);
             guest.offer(1, 0);
         });
-        until("the error eventfd is signalled", || guest.error_reported(1));
+        wait_until("the error eventfd is signalled", || guest.error_reported(1));
         let begun = Instant::now();
         let base = guest.front_end.get_vring_base(1).unwrap() as u16;
         assert!(begun.elapsed() < DRAIN, "it waits for lost requests");

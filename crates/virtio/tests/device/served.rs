@@ -2,7 +2,7 @@
 
 use crate::ground::{
     ALL_FEATURES, Guest, SLOW, Serving, connect, count, end, error_of, forgotten, memory, serve,
-    sessions, until,
+    sessions,
 };
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use thrufs::{InitFlags, LowerFile, NoWait, Opcode};
 use thrufs_abi::Reply;
 use thrufs_abi::layout::{AttrOut, EntryOut, ForgetIn, LkIn, WriteOut};
 use thrufs_testing::memory::{File, Files, MemoryFs};
+use thrufs_testing::wait_until;
 use thrufs_virtio::{DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
@@ -39,7 +40,7 @@ fn begin_with(config: DeviceConfig) -> (Arc<Files>, Serving, Guest, DeviceHandle
 fn wait_for_lock(guest: &mut Guest, device: &DeviceHandle, queue: usize) -> u16 {
     let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
     let head = guest.submit(queue, &request.finish(), 16);
-    until("a lock wait", || device.metrics().lock_waiters > 0);
+    wait_until("a lock wait", || device.metrics().lock_waiters > 0);
     head
 }
 
@@ -289,7 +290,7 @@ fn stopping_a_queue_waits_for_requests_but_not_for_lock_waits() {
     let (files, serving, mut guest, device) = begin();
     let (node, _) = guest.create("file");
     let head = submit_slow(&mut guest, 1, node);
-    until("blocked", || device.metrics().blocked == 1);
+    wait_until("blocked", || device.metrics().blocked == 1);
     let gate = Arc::clone(&files);
     let opener = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
@@ -323,7 +324,7 @@ fn at_the_limits_of_blocked_requests_queues_block_and_locks_fail() {
     for _ in 0..2 {
         submit_slow(&mut guest, 1, node);
     }
-    until("blocked inline", || device.metrics().blocked_inline == 1);
+    wait_until("blocked inline", || device.metrics().blocked_inline == 1);
     submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
     assert_eq!(lookup_on(&mut guest, 2, "file"), node, "another queue");
@@ -345,7 +346,7 @@ fn requests_that_never_end_are_reported_as_stuck() {
     let (files, serving, mut guest, device) = begin_with(config);
     let (node, _) = guest.create("file");
     submit_slow(&mut guest, 2, node);
-    until("blocked", || device.metrics().blocked == 1);
+    wait_until("blocked", || device.metrics().blocked == 1);
     let refused = guest.init().unwrap_err();
     assert_eq!(refused, 16, "EBUSY: one session at a time");
     drop(guest);
@@ -353,7 +354,7 @@ fn requests_that_never_end_are_reported_as_stuck() {
     assert!(matches!(served, Err(DeviceError::Stuck(1))), "{served:?}");
     assert_eq!(count(&files.destroyed), 0);
     files.gate.open();
-    until("destroyed", || count(&files.destroyed) == 1);
+    wait_until("destroyed", || count(&files.destroyed) == 1);
     assert_eq!(count(&files.made), 1);
 }
 

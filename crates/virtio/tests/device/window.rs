@@ -2,7 +2,7 @@
 
 mod ground;
 
-use crate::ground::{ALL_FEATURES, SIZE, end, error_of, serve, sessions, until};
+use crate::ground::{ALL_FEATURES, SIZE, end, error_of, serve, sessions};
 use ground::{
     Ground, MAP, Monitor, RANGE, UNMAP, WINDOW, asked, begin, begin_with, connect, map, mapped,
     region,
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use thrufs::Opcode;
 use thrufs_abi::Reply;
 use thrufs_abi::layout::{InitOut, SetupmappingIn};
+use thrufs_testing::wait_until;
 use thrufs_virtio::DeviceConfig;
 use vhost::vhost_user::{VhostUserFrontend, VhostUserProtocolFeatures};
 use vhost::{VhostBackend, VringConfigData};
@@ -198,7 +199,7 @@ fn a_front_end_that_does_not_answer_holds_up_no_other_request() {
     ground.monitor.wait_for_question();
     let base = ground.stop();
     ground.monitor.release();
-    until("it is unmapped", || ground.monitor.live().is_empty());
+    wait_until("it is unmapped", || ground.monitor.live().is_empty());
     ground.guest.start_queue(1, base);
     assert_eq!(ground.answer_to(head), 0);
     ground.end();
@@ -250,7 +251,7 @@ fn destroy_does_not_wait_for_a_front_end_that_stops_the_queue() {
     ground.monitor.release();
     ground.guest.start_queue(1, base);
     assert_eq!(ground.guest.next_used(1).0, head);
-    until("unmapped", || ground.monitor.live().is_empty());
+    wait_until("unmapped", || ground.monitor.live().is_empty());
     ground.end();
 }
 

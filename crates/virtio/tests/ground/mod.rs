@@ -15,6 +15,7 @@ use thrufs_abi::layout::{
 };
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION};
 use thrufs_abi::{InitFlags, NodeId, Opcode, Reply, RequestBuilder, Unique};
+pub use thrufs_testing::PATIENCE;
 use thrufs_testing::memory::{Asked, Files, MemoryFs, Settings};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, MakeFileSystem, Served};
 use vhost::vhost_user::message::VhostUserHeaderFlag;
@@ -47,8 +48,6 @@ const EVENT_IDX: u64 = 1 << 29;
 const INDIRECT_DESC: u64 = 1 << 28;
 const PROTOCOL_FEATURES: u64 = 1 << 30;
 pub const ALL_FEATURES: u64 = VERSION_1 | EVENT_IDX | INDIRECT_DESC | PROTOCOL_FEATURES;
-
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// READs by this handle, which no file has, wait for the gate.
 pub const SLOW: FileHandle = FileHandle(99);
@@ -136,14 +135,6 @@ pub fn connect<M: MakeFileSystem>(
     let mut guest = Guest::new(ours, queues, features);
     guest.set_up();
     (serving, guest)
-}
-
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Disconnects the guest.
@@ -455,12 +446,7 @@ impl Guest {
 
     /// Sends a request on queue 1 whose reply is a structure.
     pub fn ask<T: FromBytes>(&mut self, request: RequestBuilder) -> Result<T, i32> {
-        let reply = self.transact(1, &request.finish(), 4096);
-        let reply = Reply::parse(&reply).expect("a reply of the length that it says");
-        match reply.error {
-            0 => Ok(reply.structure().expect("a body")),
-            error => Err(-error),
-        }
+        body_of(&self.transact(1, &request.finish(), 4096))
     }
 
     /// The same with an empty reply.
@@ -478,12 +464,7 @@ impl Guest {
     /// INIT, offering everything.
     pub fn init(&mut self) -> Result<InitOut, i32> {
         let request = self.init_request();
-        let reply = self.transact(1, &request, 4096);
-        let reply = Reply::parse(&reply).expect("a reply of the length that it says");
-        match reply.error {
-            0 => Ok(reply.structure().expect("a body")),
-            error => Err(-error),
-        }
+        body_of(&self.transact(1, &request, 4096))
     }
 
     pub fn init_request(&mut self) -> Vec<u8> {
@@ -502,6 +483,14 @@ impl Guest {
     /// Whether the error eventfd of `queue` was signalled.
     pub fn error_reported(&self, queue: usize) -> bool {
         wait_for(&self.queues[queue].error, PATIENCE)
+    }
+}
+
+fn body_of<T: FromBytes>(reply: &[u8]) -> Result<T, i32> {
+    let reply = Reply::parse(reply).expect("a reply of the length that it says");
+    match reply.error {
+        0 => Ok(reply.structure().expect("a body")),
+        error => Err(-error),
     }
 }
 

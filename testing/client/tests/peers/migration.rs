@@ -13,6 +13,7 @@ use thrufs_client::{
     Client, FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, GuestMemory, MigrateError,
 };
 use thrufs_testing::memory::{Files, MemoryFs, Settings};
+use thrufs_testing::wait_until;
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served};
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -100,14 +101,6 @@ impl Drop for Opens<'_> {
     }
 }
 
-fn within(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < end, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Bytes without repetition, by number.
 fn pattern(number: u64, length: usize) -> Vec<u8> {
     (0..length as u64)
@@ -178,7 +171,7 @@ fn wait_for_lock(client: &Client<FrontEnd>, node: NodeId) -> i32 {
 }
 
 fn lock_waits(files: &Files, count: usize) {
-    within("waiting for the lock", || files.lock.waiting() == count);
+    wait_until("waiting for the lock", || files.lock.waiting() == count);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::run_ground::{RunGround, SECRET, USER, Who};
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use thrufs_testing::while_repeating;
 
 const ATTEMPTS: &str = include_str!("races.py");
 
@@ -37,22 +37,16 @@ fn secrets_that_move_or_appear_are_never_read() {
     let options = ["--profile=workspace", "--hide=**/vault/key"];
     let mut talk = Talk::start(&mut inside(&ground, &options, ATTEMPTS, &[]));
     talk.wait_for("ready");
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let names = [tree.join("appears.pem"), tree.join("a/.env")];
-            while !is_over.load(Ordering::Relaxed) {
-                for name in &names {
-                    place(&ground, name, SECRET);
-                }
-                for name in &names {
-                    fs::remove_file(name).unwrap();
-                }
-            }
-        });
-        talk.wait_for("rename");
-        is_over.store(true, Ordering::Relaxed);
-    });
+    let names = [tree.join("appears.pem"), tree.join("a/.env")];
+    let appear = || {
+        for name in &names {
+            place(&ground, name, SECRET);
+        }
+        for name in &names {
+            fs::remove_file(name).unwrap();
+        }
+    };
+    while_repeating([appear], || talk.wait_for("rename"));
     fs::rename(tree.join("temporary"), tree.join("temporary.pem")).unwrap();
     assert_inside(ground.who, &talk.end(), EXPECTED);
 }
