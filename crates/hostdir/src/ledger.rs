@@ -38,6 +38,7 @@ mod names;
 mod notes;
 mod opener;
 mod read;
+mod records;
 mod route;
 mod strongbox;
 mod table;

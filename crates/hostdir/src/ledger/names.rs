@@ -4,20 +4,14 @@
 //! a growing number. A rename first records the new name as one that the node may have; so between any two
 //! stores the ledger has the node's name, and perhaps one more.
 
-use super::name_slots::Free;
-use super::notes::{Notes, STATE, USED, name_at};
+use super::notes::Notes;
+use super::records::{UNSURE, USED};
 use crate::identity::KnownName;
+use crate::slots::Free;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 use thrufs_abi::NodeId;
-
-const RANK: usize = 8;
-const NODE: usize = 16;
-/// The directory; then, as in places, the length of the name, and the name.
-const DIRECTORY: usize = 24;
-/// A bit of the state: the node may or may not have this name.
-const UNSURE: u64 = 2;
 
 /// The rank below all names that were the latest once.
 const LAST_RANK: u64 = 0;
@@ -46,7 +40,7 @@ impl Notes {
     }
 
     fn free_name(&self) -> Option<u32> {
-        self.begin();
+        self.memory.begin();
         self.name_slots.are_used.store(true, Ordering::Relaxed);
         let mut free = self.name_slots.free.lock();
         if let Some(index) = free.indices.pop() {
@@ -67,37 +61,32 @@ impl Notes {
 
     /// Records a name of a node with this rank. Returns its record, if there is room.
     pub(crate) fn note_name(&self, node: NodeId, name: &KnownName, rank: Rank) -> Option<u32> {
-        let Some(index) = self.free_name() else {
-            self.incomplete();
-            return None;
-        };
-        let record = self.record(&self.names, index)?;
+        let index = self.free_name().or_else(|| self.memory.incomplete())?;
         let (rank, state) = match rank {
             Rank::Latest => (self.next_rank(), USED),
             Rank::Last => (LAST_RANK, USED),
             Rank::Unsure => (LAST_RANK, USED | UNSURE),
         };
-        record.store(RANK, rank);
-        record.store(NODE, node.0);
-        if !self.put_name(record, DIRECTORY, name.directory, &name.name) {
-            return None;
-        }
-        record.store(STATE, state);
+        self.names.commit(index, state, |record| {
+            record.rank.store(rank);
+            record.node.store(node.0);
+            record.name.put(name.directory, &name.name)
+        })?;
         Some(index)
     }
 
     /// Makes a recorded name certain, and the latest.
     pub(crate) fn name_is_latest(&self, index: u32) {
         if let Some(record) = self.names.at(index) {
-            record.store(RANK, self.next_rank());
-            record.store(STATE, USED);
+            record.rank.store(self.next_rank());
+            record.state.store(USED);
         }
     }
 
     /// A node has lost a name, or is forgotten.
     pub(crate) fn forget_name(&self, index: u32) {
         if let Some(record) = self.names.at(index) {
-            record.store(STATE, 0);
+            record.state.store(0);
             self.name_slots.free.lock().indices.push(index);
         }
     }
@@ -105,9 +94,9 @@ impl Notes {
     pub(super) fn read_names(&self) -> io::Result<NamesRead> {
         let mut ranked: HashMap<NodeId, Vec<(u64, NameNote)>> = HashMap::new();
         let (mut rank_max, mut end, mut used) = (0, 0, Vec::new());
-        self.each(&self.names, |index, record, state| {
+        self.names.each(|index, record, state| {
             end = end.max(index + 1);
-            let Some((directory, name)) = name_at(record, DIRECTORY) else {
+            let Some((directory, name)) = record.name.get() else {
                 return;
             };
             used.push(index);
@@ -116,9 +105,9 @@ impl Notes {
                 name: KnownName::new(directory, name.to_bytes()),
                 is_unsure: state & UNSURE != 0,
             };
-            let rank = record.load(RANK);
+            let rank = record.rank.load();
             rank_max = rank_max.max(rank);
-            let node = NodeId(record.load(NODE));
+            let node = NodeId(record.node.load());
             ranked.entry(node).or_default().push((rank, note));
         })?;
         self.name_slots

@@ -5,16 +5,13 @@
 //! written: then it is written again, with `again`. Only the last ones are kept: between a record and the
 //! answer to its request, fewer others are written.
 
-use super::notes::{Notes, STATE, USED};
+use super::notes::Notes;
+use super::records::{TOLD, USED};
 use super::telling::{Before, Telling};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 
-const REQUEST: usize = 8;
-const DIGEST: usize = 16;
-/// A bit of the state: the audit record was written.
-const TOLD: u64 = 2;
 /// How many are kept.
 const TELLINGS: u32 = 1024;
 
@@ -27,26 +24,27 @@ impl Notes {
     /// An audit record is about to be written, or was not needed again. Returns where that is noted.
     pub(crate) fn begin_telling(&self, telling: Telling) -> Option<u32> {
         let index = self.tellings.next.fetch_add(1, Ordering::Relaxed) % TELLINGS;
-        let record = self.record(&self.told, index)?;
-        record.store(STATE, 0);
-        record.store(REQUEST, telling.request);
-        record.store(DIGEST, telling.digest);
-        record.store(STATE, USED);
+        self.told.free(u64::from(index));
+        self.told.commit(index, USED, |record| {
+            record.request.store(telling.request);
+            record.digest.store(telling.digest);
+            Some(())
+        })?;
         Some(index)
     }
 
     pub(crate) fn told(&self, index: Option<u32>) {
         if let Some(record) = index.and_then(|index| self.told.at(index)) {
-            record.store(STATE, USED | TOLD);
+            record.state.store(USED | TOLD);
         }
     }
 
     pub(super) fn read_tellings(&self) -> io::Result<()> {
         let mut before = HashMap::new();
-        self.each(&self.told, |_, record, state| {
+        self.told.each(|_, record, state| {
             let telling = Telling {
-                request: record.load(REQUEST),
-                digest: record.load(DIGEST),
+                request: record.request.load(),
+                digest: record.digest.load(),
             };
             let became = match state & TOLD {
                 0 => Before::Begun,
