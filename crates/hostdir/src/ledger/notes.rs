@@ -13,6 +13,7 @@ use super::table::Table;
 use super::telling::Tellings;
 use crate::identity::Identity;
 use crate::slots::{Free, with_empty_blocks};
+use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,9 +24,11 @@ use thrufs_abi::{FileHandle, LockOwner, NodeId};
 /// Above the type of a node, what a guest was told of mapping the file.
 pub(super) const DAX_SHIFT: u32 = 48;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileNote {
+    #[serde(with = "HandleWord")]
     pub(crate) handle: FileHandle,
+    #[serde(with = "NodeWord")]
     pub(crate) node: NodeId,
     pub(crate) flags: i32,
     /// Its data path, if a policy may have chosen it.
@@ -34,13 +37,28 @@ pub(crate) struct FileNote {
     pub(crate) opener: OpenerIds,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnerNote {
+    #[serde(with = "NodeWord")]
     pub(crate) node: NodeId,
+    #[serde(with = "OwnerWord")]
     pub(crate) owner: LockOwner,
+    #[serde(with = "HandleWord")]
     pub(crate) handle: FileHandle,
     pub(crate) pid: u32,
 }
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "NodeId")]
+struct NodeWord(u64);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "FileHandle")]
+struct HandleWord(u64);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "LockOwner")]
+struct OwnerWord(u64);
 
 /// The directory and the name at which a node was last seen.
 pub(crate) type NotedPlace<'a> = (NodeId, &'a CStr);
@@ -299,7 +317,7 @@ fn note_open(table: &Table<Open>, note: FileNote) {
 }
 
 fn route_and_flags(route: Option<Route>, flags: i32) -> u64 {
-    halves(route.map_or(0, Route::number), flags as u32)
+    halves(route.map_or(0, u32::from), flags as u32)
 }
 
 fn halves(upper: u32, lower: u32) -> u64 {

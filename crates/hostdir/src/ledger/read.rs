@@ -136,7 +136,7 @@ fn halves(word: u64) -> (u32, u32) {
 
 fn open(index: u32, record: &Open, state: u64) -> OpenRecord {
     let (route, flags) = halves(record.route_and_flags.load());
-    let known = Route::from_number(route);
+    let known = Route::try_from(route).ok();
     OpenRecord {
         note: FileNote {
             handle: FileHandle((state >> 32) << 32 | u64::from(index)),
