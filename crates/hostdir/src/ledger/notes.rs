@@ -2,40 +2,25 @@
 //! between any two stores, because the process can be killed between them.
 
 use super::memory::{Ledger, Memory};
-use super::name_slots::NameSlots;
-use super::opener::OpenerIds;
+use super::names::NameTable;
+use super::opens::Opens;
 use super::records::{
-    DIRECTORIES, FILES, MOUNTS, NAMES, NODES, Name, Node, OWNERS, Open, Owner, PLACES,
-    PLACES_OF_NODES, Places, RankedName, TOLD_RECORDS, Told, USED,
+    DIRECTORIES, FILES, MOUNTS, NODES, Name, Node, OWNERS, Owner, PLACES, PLACES_OF_NODES, Places,
+    USED,
 };
-use super::route::Route;
 use super::table::Table;
-use super::telling::Tellings;
+use super::tellings::Tellings;
+use super::words::{HandleWord, NodeWord, OwnerWord, join};
 use crate::identity::Identity;
-use crate::slots::{Free, with_empty_blocks};
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 use std::{fmt, io};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 
 /// Above the type of a node, what a guest was told of mapping the file.
 pub(super) const DAX_SHIFT: u32 = 48;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileNote {
-    #[serde(with = "HandleWord")]
-    pub(crate) handle: FileHandle,
-    #[serde(with = "NodeWord")]
-    pub(crate) node: NodeId,
-    pub(crate) flags: i32,
-    /// Its data path, if a policy may have chosen it.
-    pub(crate) route: Option<Route>,
-    /// User and group that opened it, under a policy.
-    pub(crate) opener: OpenerIds,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnerNote {
@@ -48,18 +33,6 @@ pub(crate) struct OwnerNote {
     pub(crate) pid: u32,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "NodeId")]
-struct NodeWord(u64);
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "FileHandle")]
-struct HandleWord(u64);
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "LockOwner")]
-struct OwnerWord(u64);
-
 /// The directory and the name at which a node was last seen.
 pub(crate) type NotedPlace<'a> = (NodeId, &'a CStr);
 
@@ -68,18 +41,12 @@ pub(crate) struct Notes {
     pub(super) memory: Arc<Memory>,
     pub(super) nodes: Table<Node>,
     pub(super) places: Table<Places>,
-    pub(super) files: Table<Open>,
-    pub(super) directories: Table<Open>,
+    pub(crate) files: Opens,
+    pub(crate) directories: Opens,
     pub(super) owners: Table<Owner>,
     pub(super) mounts: Table<Name>,
-    pub(super) names: Table<RankedName>,
-    pub(super) name_slots: NameSlots,
-    pub(super) told: Table<Told>,
-    pub(super) tellings: Tellings,
-}
-
-fn state(id: u64) -> u64 {
-    (id >> 32) << 32 | USED
+    pub(crate) names: NameTable,
+    pub(crate) tellings: Tellings,
 }
 
 impl fmt::Debug for Notes {
@@ -94,14 +61,12 @@ impl Notes {
         Ok(Notes {
             nodes: Table::new(&memory, NODES),
             places: Table::new(&memory, PLACES_OF_NODES),
-            files: Table::new(&memory, FILES),
-            directories: Table::new(&memory, DIRECTORIES),
+            files: Opens::new(&memory, FILES),
+            directories: Opens::new(&memory, DIRECTORIES),
             owners: Table::new(&memory, OWNERS),
             mounts: Table::new(&memory, MOUNTS),
-            names: Table::new(&memory, NAMES),
-            name_slots: NameSlots::default(),
-            told: Table::new(&memory, TOLD_RECORDS),
-            tellings: Tellings::default(),
+            names: NameTable::new(&memory),
+            tellings: Tellings::new(&memory),
             memory,
         })
     }
@@ -109,7 +74,7 @@ impl Notes {
     /// Clears all. Only while no thread writes.
     pub(crate) fn wipe(&self) {
         self.memory.wipe();
-        *self.name_slots.free.lock() = Free::default();
+        self.names.reset();
     }
 
     /// A new node with one lookup. Under the lock of its identity.
@@ -122,15 +87,15 @@ impl Notes {
     ) {
         let index = node.0 as u32;
         let (kind, bytes) = identity.parts();
-        let state = state(node.0) | place.map_or(0, |_| PLACES[0]);
+        let state = node.0 >> 32 << 32 | USED | place.map_or(0, |_| PLACES[0]);
         self.nodes.commit(index, state, |record| {
             record.lookups.store(1);
             record
                 .mount_and_kind
-                .store(halves(identity.mount(), kind as u32));
+                .store(join(identity.mount(), kind as u32));
             record
                 .type_and_length
-                .store(halves(type_bits, bytes.len() as u32));
+                .store(join(type_bits, bytes.len() as u32));
             if record.identity.put(bytes).is_none() {
                 self.places.to_write(index)?.identity.put(bytes)?;
             }
@@ -217,66 +182,6 @@ impl Notes {
         }
     }
 
-    /// Gives the memory of free names back.
-    pub(crate) fn give_names_back(&self) {
-        with_empty_blocks(&self.name_slots.free, |blocks| {
-            blocks.iter().for_each(|names| self.names.give_back(names));
-        });
-    }
-
-    pub(crate) fn note_file(&self, note: FileNote) {
-        note_open(&self.files, note);
-    }
-
-    pub(crate) fn note_directory(&self, note: FileNote) {
-        note_open(&self.directories, note);
-    }
-
-    /// The route of a file's data.
-    pub(crate) fn note_route(&self, handle: FileHandle, route: Route, flags: i32) {
-        if let Some(file) = self.files.at(handle.0 as u32) {
-            file.route_and_flags
-                .store(route_and_flags(Some(route), flags));
-        }
-    }
-
-    /// When a redacted file was last changed, if through this handle.
-    pub(crate) fn note_left(&self, handle: FileHandle, changed: Option<Duration>) {
-        if let Some(file) = self.files.at(handle.0 as u32) {
-            file.left
-                .store(changed.map_or(0, |time| time.as_nanos() as u64));
-        }
-    }
-
-    /// User and group that opened a file.
-    pub(crate) fn note_opener(&self, handle: FileHandle, opener: OpenerIds) {
-        if let Some(file) = self.files.at(handle.0 as u32) {
-            file.opener.store(opener.word());
-        }
-    }
-
-    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
-        if let Some(directory) = self.directories.at(handle.0 as u32) {
-            directory.opener.store(opener.word());
-        }
-    }
-
-    /// The kind of lock that an open file has, as a number of the ledger.
-    pub(crate) fn note_flock(&self, handle: FileHandle, kind: u8) {
-        if let Some(file) = self.files.at(handle.0 as u32) {
-            file.flock.store(u64::from(kind));
-        }
-    }
-
-    /// Frees a released file, before its slot is used again.
-    pub(crate) fn forget_file(&self, handle: FileHandle) {
-        self.files.free(handle.0);
-    }
-
-    pub(crate) fn forget_directory(&self, handle: FileHandle) {
-        self.directories.free(handle.0);
-    }
-
     pub(crate) fn note_owner(&self, index: u32, note: OwnerNote) {
         self.owners.commit(index, USED, |record| {
             record.node.store(note.node.0);
@@ -301,25 +206,4 @@ impl Notes {
     pub(crate) fn forget_mount(&self, number: u32) {
         self.mounts.free(u64::from(number));
     }
-}
-
-fn note_open(table: &Table<Open>, note: FileNote) {
-    table.commit(note.handle.0 as u32, state(note.handle.0), |record| {
-        record.node.store(note.node.0);
-        record
-            .route_and_flags
-            .store(route_and_flags(note.route, note.flags));
-        record.flock.store(0);
-        record.left.store(0);
-        record.opener.store(note.opener.word());
-        Some(())
-    });
-}
-
-fn route_and_flags(route: Option<Route>, flags: i32) -> u64 {
-    halves(route.map_or(0, u32::from), flags as u32)
-}
-
-fn halves(upper: u32, lower: u32) -> u64 {
-    u64::from(upper) << 32 | u64::from(lower)
 }

@@ -1,14 +1,13 @@
 //! Reads what an earlier process has recorded.
 
 use super::names::NamesRead;
-use super::notes::{DAX_SHIFT, FileNote, Notes, OwnerNote};
-use super::opener::OpenerIds;
-use super::records::{MAGIC, Node, Open, PLACES};
-use super::route::Route;
+use super::notes::{DAX_SHIFT, Notes, OwnerNote};
+use super::opens::OpenRecord;
+use super::records::{MAGIC, Node, PLACES};
+use super::words::halves;
 use crate::identity::Identity;
 use std::ffi::CString;
 use std::io;
-use std::time::Duration;
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 
 pub(crate) struct NodeRecord {
@@ -20,16 +19,6 @@ pub(crate) struct NodeRecord {
     pub(crate) identity: Identity,
     /// Where it may be: two if it had two names, or was being moved.
     pub(crate) places: Vec<(NodeId, CString)>,
-}
-
-pub(crate) struct OpenRecord {
-    pub(crate) note: FileNote,
-    /// The number of its `flock(2)`.
-    pub(crate) flock: u8,
-    /// When it was last changed through this handle.
-    pub(crate) left: Option<Duration>,
-    /// Its recorded route does not exist.
-    pub(crate) has_no_route: bool,
 }
 
 #[derive(Default)]
@@ -70,12 +59,8 @@ impl Notes {
         highest[0] = self.nodes.each(|index, record, state| {
             records.nodes.extend(self.node(index, record, state));
         })?;
-        highest[1] = self.files.each(|index, record, state| {
-            records.files.push(open(index, record, state));
-        })?;
-        highest[2] = self.directories.each(|index, record, state| {
-            records.directories.push(open(index, record, state));
-        })?;
+        (records.files, highest[1]) = self.files.read()?;
+        (records.directories, highest[2]) = self.directories.read()?;
         self.owners.each(|index, record, _| {
             let note = OwnerNote {
                 node: NodeId(record.node.load()),
@@ -90,8 +75,8 @@ impl Notes {
             let mount = place.map(|(parent, name)| (number, parent, name));
             records.mounts.extend(mount);
         })?;
-        records.names = self.read_names()?;
-        self.read_tellings()?;
+        records.names = self.names.read()?;
+        self.tellings.read()?;
         let given_back = header.generation.load().min(u64::from(u32::MAX));
         highest[0] = highest[0].max(given_back as u32);
         records.highest = highest;
@@ -127,26 +112,5 @@ impl Notes {
 
     pub(super) fn place(&self, index: u32, which: usize) -> Option<(NodeId, CString)> {
         self.places.at_or_grow(index)?.two[which].get()
-    }
-}
-
-fn halves(word: u64) -> (u32, u32) {
-    ((word >> 32) as u32, word as u32)
-}
-
-fn open(index: u32, record: &Open, state: u64) -> OpenRecord {
-    let (route, flags) = halves(record.route_and_flags.load());
-    let known = Route::try_from(route).ok();
-    OpenRecord {
-        note: FileNote {
-            handle: FileHandle((state >> 32) << 32 | u64::from(index)),
-            node: NodeId(record.node.load()),
-            flags: flags.cast_signed(),
-            route: known,
-            opener: OpenerIds::from_word(record.opener.load()),
-        },
-        flock: record.flock.load() as u8,
-        left: Some(Duration::from_nanos(record.left.load())).filter(|time| !time.is_zero()),
-        has_no_route: route != 0 && known.is_none(),
     }
 }

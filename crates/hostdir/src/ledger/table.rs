@@ -24,11 +24,6 @@ impl<R: Shared> Table<R> {
         }
     }
 
-    /// The most records of this table.
-    pub(super) fn records_max(&self) -> u64 {
-        self.shape.records_max
-    }
-
     /// The record at `index`, if it is mapped.
     #[inline]
     pub(super) fn at(&self, index: u32) -> Option<&Stated<R>> {

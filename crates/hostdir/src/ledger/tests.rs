@@ -52,11 +52,11 @@ fn tables_that_are_full_or_damaged_are_refused() {
         opener: OpenerIds::default(),
     };
     let last = FileHandle((1 << 20) - 1025);
-    first.note_file(FileNote {
+    first.files.insert(FileNote {
         handle: last,
         ..note
     });
-    first.note_directory(note);
+    first.directories.insert(note);
     let header = Memory::new(ledger.clone()).unwrap();
     let read = || Notes::new(ledger.clone()).unwrap().read();
     assert!(read().is_err(), "a directory had no room");
@@ -73,22 +73,26 @@ fn ledger_knows_which_audit_records_were_written() {
     let telling = |request| Telling { request, digest: 5 };
     let ledger = Ledger::new().unwrap();
     let first = Notes::new(ledger.clone()).unwrap();
-    let place = first.begin_telling(telling(1));
-    first.told(place);
-    first.begin_telling(telling(2)).unwrap();
-    assert_eq!(first.told_before(telling(1)), None, "that is this process");
+    let place = first.tellings.begin(telling(1));
+    first.tellings.finish(place);
+    first.tellings.begin(telling(2)).unwrap();
+    assert_eq!(
+        first.tellings.before(telling(1)),
+        None,
+        "that is this process"
+    );
     let second = Notes::new(ledger).unwrap();
     second.read().unwrap();
-    assert_eq!(second.told_before(telling(1)), Some(Before::Told));
-    assert_eq!(second.told_before(telling(1)), None, "once");
-    assert_eq!(second.told_before(telling(2)), Some(Before::Begun));
-    assert_eq!(second.told_before(telling(3)), None);
+    assert_eq!(second.tellings.before(telling(1)), Some(Before::Told));
+    assert_eq!(second.tellings.before(telling(1)), None, "once");
+    assert_eq!(second.tellings.before(telling(2)), Some(Before::Begun));
+    assert_eq!(second.tellings.before(telling(3)), None);
     let other = Telling {
         request: 1,
         digest: 6,
     };
-    assert_eq!(second.told_before(other), None);
+    assert_eq!(second.tellings.before(other), None);
     // The oldest are overwritten.
-    let places = (10..5000).map(|request| second.begin_telling(telling(request)));
+    let places = (10..5000).map(|request| second.tellings.begin(telling(request)));
     assert!(places.flatten().all(|place| place < 1024));
 }
