@@ -1,6 +1,6 @@
 //! A session state from another machine, read by a server of a small directory.
 //!
-//! The bytes are the tables of a state; its frame is added. Accepted or refused, the server has no more nodes
+//! The bytes are the header and the records of a state; its frame is added. Accepted or refused, the server has no more nodes
 //! and files than the bytes can name, and releases them.
 #![no_main]
 
@@ -11,7 +11,7 @@ use thrufs::{FileSystem, NodeId};
 use thrufs_hostdir::{Config, HostDir, Locks, Migration, MigrationOnError, Resources};
 
 /// The smallest record of a node or an open file.
-const RECORD_BYTES_MIN: usize = 20;
+const RECORD_BYTES_MIN: usize = 5;
 
 fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
@@ -28,10 +28,9 @@ fn directory() -> &'static Path {
 
 fn state(inside: &[u8]) -> Vec<u8> {
     let mut state = Vec::new();
-    let length = 12 + inside.len() as u32;
+    let length = 9 + inside.len() as u32;
     state.extend(length.to_le_bytes());
-    state.extend(b"THRUHOST");
-    state.extend(1u32.to_le_bytes());
+    state.extend(b"THRUHOST\0");
     state.extend(inside);
     state.extend(0u32.to_le_bytes());
     state

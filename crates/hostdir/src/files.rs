@@ -50,7 +50,7 @@ pub(crate) use open::{Opening, access, access_name, lower_flags};
 pub(crate) use open_directory::{Listing, OpenDirectory};
 pub(crate) use open_file::{NewOpenFile, OpenFile, lock_kind, lock_number};
 pub(crate) use privileges::SET_IDS;
-pub(crate) use suspended::{Held, RANGES_MAX};
+pub(crate) use suspended::RANGES_MAX;
 
 use crate::config::Config;
 use crate::filter::Waiting;

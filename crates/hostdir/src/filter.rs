@@ -119,7 +119,7 @@ impl Filter {
     /// `None` while a change is under way.
     fn note_left(&self, handle: FileHandle, left: Option<Version>) {
         if let Some(notes) = &self.notes {
-            notes.note_left(handle, left.map(|left| left.changed));
+            notes.files.set_left(handle, left.map(|left| left.changed));
         }
     }
 

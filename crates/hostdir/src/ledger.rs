@@ -33,26 +33,28 @@
 //! their records and names is given back, and the header keeps the highest generation.
 
 mod memory;
-mod name_slots;
 mod names;
 mod notes;
 mod opener;
+mod opens;
 mod read;
+mod records;
 mod route;
 mod strongbox;
 mod table;
-mod telling;
 mod tellings;
+mod words;
 
 pub use memory::Ledger;
 pub(crate) use names::{NameNote, NamesRead, Rank};
-pub(crate) use notes::{FileNote, NotedPlace, Notes, OwnerNote};
+pub(crate) use notes::{NotedPlace, Notes, OwnerNote};
 pub(crate) use opener::OpenerIds;
-pub(crate) use read::{NodeRecord, OpenRecord, Records};
+pub(crate) use opens::{FileNote, OpenRecord};
+pub(crate) use read::{NodeRecord, Records};
 pub(crate) use route::Route;
 pub use strongbox::Strongbox;
 pub(crate) use strongbox::{Contents, Key, contents};
-pub(crate) use telling::{Before, Telling};
+pub(crate) use tellings::{Before, Telling};
 
 #[cfg(test)]
 mod tests;

@@ -1,24 +1,22 @@
 //! A table of shared values under ids that are never reused.
 //!
-//! An id is a slot's index with the slot's generation above it: a lookup is two array accesses. Slots are
-//! in chunks of doubling size that are never moved or freed, so that readers need no lock on the table;
-//! each slot has its own. Freeing a slot raises its generation, so an earlier id finds nothing.
+//! An id is a slot's index with the slot's generation above it: a lookup is two array accesses, under the lock of
+//! the slot. Freeing a slot raises its generation, so an earlier id finds nothing.
 //!
 //! **Ids from another process** may have any index, and a chunk is made for all indices near it. So if the
 //! chunk would be mostly empty, the value is stored in a map of outliers. The memory of a table thus depends
 //! on what is in it, and not on untrusted numbers. Until all values are there, each is an outlier.
 
+use crate::chunks::Chunks;
 use parking_lot::{Mutex, RwLock};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
-/// Slots in the first chunk; chunk `k` has `FIRST << k`.
-const FIRST: u64 = 64;
-/// Enough chunks for 2^32 slots.
-const CHUNKS: usize = 27;
+/// Slots in the first chunk, and enough chunks for 2^32 slots.
+type SlotChunks<T> = Chunks<Box<[Slot<T>]>, 64, 27>;
 /// A slot of this generation is retired: its ids would repeat. Two bits of ids stay free.
 pub(crate) const GENERATION_MAX: u32 = u32::MAX >> 2;
 
@@ -33,7 +31,7 @@ const ANY_CHUNK: u64 = 4096;
 struct Slot<T>(RwLock<(u32, Option<Arc<T>>)>);
 
 pub(crate) struct Slots<T> {
-    chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
+    chunks: SlotChunks<T>,
     free: Mutex<Free>,
     occupied: AtomicUsize,
     /// The generation of new slots.
@@ -43,14 +41,25 @@ pub(crate) struct Slots<T> {
     has_outliers: AtomicBool,
 }
 
-struct Free {
-    indices: Vec<u32>,
-    next: u32,
+/// Indices without a value: those that had one, and all from `next` on.
+#[derive(Default)]
+pub(crate) struct Free {
+    pub(crate) indices: Vec<u32>,
+    pub(crate) next: u32,
+}
+
+/// Calls `empty` with the ranges of indices that have no value, and get none meanwhile.
+pub(crate) fn with_empty_blocks(free: &Mutex<Free>, empty: impl FnOnce(Vec<Range<u32>>)) {
+    let mut indices = std::mem::take(&mut free.lock().indices);
+    empty(empty_blocks(&mut indices));
+    let mut free = free.lock();
+    let freed_meanwhile = std::mem::replace(&mut free.indices, indices);
+    free.indices.extend(freed_meanwhile);
 }
 
 /// The whole blocks of indices among free ones, one range for neighbours. Sorts the indices, the lowest last: they
 /// are used first, so that other blocks stay empty.
-pub(crate) fn empty_blocks(free: &mut [u32]) -> Vec<Range<u32>> {
+fn empty_blocks(free: &mut [u32]) -> Vec<Range<u32>> {
     free.sort_unstable_by_key(|&index| Reverse(index));
     let mut blocks: Vec<Range<u32>> = Vec::new();
     for same in free
@@ -75,7 +84,7 @@ impl<T> Slots<T> {
     /// A table that begins with the id `first` (1 for nodes: the root's).
     pub(crate) fn starting_at(first: u32) -> Slots<T> {
         Slots {
-            chunks: std::array::from_fn(|_| OnceLock::new()),
+            chunks: Chunks::new(),
             free: Mutex::new(Free {
                 indices: Vec::new(),
                 next: first,
@@ -95,26 +104,16 @@ impl<T> Slots<T> {
         self.outliers.read().get(&index).cloned()
     }
 
-    fn place(index: u32) -> (usize, usize) {
-        let shifted = u64::from(index) + FIRST;
-        let chunk = (shifted / FIRST).ilog2();
-        (chunk as usize, (shifted - (FIRST << chunk)) as usize)
-    }
-
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
-        let (chunk, offset) = Self::place(index);
-        self.chunks.get(chunk)?.get()?.get(offset)
+        self.chunks.get(index)
     }
 
     fn slot_or_grow(&self, index: u32) -> Option<&Slot<T>> {
-        let (chunk, offset) = Self::place(index);
-        let slots = self.chunks.get(chunk)?.get_or_init(|| {
+        self.chunks.get_or_make(index, |_, indices| {
             let floor = self.floor.load(Ordering::Relaxed);
-            (0..FIRST << chunk)
-                .map(|_| Slot(RwLock::new((floor, None))))
-                .collect()
-        });
-        slots.get(offset)
+            let empty = || Slot(RwLock::new((floor, None)));
+            Some(indices.map(|_| empty()).collect())
+        })
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Arc<T>> {
@@ -185,8 +184,7 @@ impl<T> Slots<T> {
         let mut free = self.free.lock();
         let mut outliers = self.outliers.write();
         outliers.retain(|&index, (generation, value)| {
-            let (chunk, _) = Self::place(index);
-            let may_have_slot = FIRST << chunk <= slots_max;
+            let may_have_slot = SlotChunks::<T>::length_at(index) <= slots_max;
             let slot = may_have_slot.then(|| self.slot_or_grow(index)).flatten();
             if let Some(slot) = slot {
                 *slot.0.write() = (*generation, Some(Arc::clone(value)));
@@ -211,16 +209,12 @@ impl<T> Slots<T> {
         let mut free = self.free.lock();
         let next = free.next;
         free.indices.clear();
-        for (chunk, slots) in self.chunks.iter().enumerate() {
-            let Some(slots) = slots.get() else { continue };
-            let first = ((FIRST << chunk) - FIRST) as u32;
-            for (slot, index) in slots.iter().zip(first..) {
-                let mut slot = slot.0.write();
-                if slot.1.is_none() {
-                    slot.0 = floor;
-                    if index > 0 && index < next && self.outlier(index).is_none() {
-                        free.indices.push(index);
-                    }
+        for (index, slot) in self.chunks.iter() {
+            let mut slot = slot.0.write();
+            if slot.1.is_none() {
+                slot.0 = floor;
+                if index > 0 && index < next && self.outlier(index).is_none() {
+                    free.indices.push(index);
                 }
             }
         }
@@ -228,8 +222,8 @@ impl<T> Slots<T> {
     }
 
     pub(crate) fn generation_max(&self) -> u32 {
-        let slots = self.chunks.iter().filter_map(OnceLock::get).flatten();
-        let highest = slots.map(|slot| slot.0.read().0).max().unwrap_or(0);
+        let slots = self.chunks.iter();
+        let highest = slots.map(|(_, slot)| slot.0.read().0).max().unwrap_or(0);
         let outliers = self.outliers.read();
         let outlying = outliers.values().map(|(generation, _)| *generation);
         outlying.max().unwrap_or(0).max(highest)
@@ -288,17 +282,12 @@ impl<T> Slots<T> {
 
     /// Calls `empty` with the ranges of indices that have no value, and get none meanwhile.
     pub(crate) fn with_empty_blocks(&self, empty: impl FnOnce(Vec<Range<u32>>)) {
-        let mut indices = std::mem::take(&mut self.free.lock().indices);
-        empty(empty_blocks(&mut indices));
-        let mut free = self.free.lock();
-        let freed_meanwhile = std::mem::replace(&mut free.indices, indices);
-        free.indices.extend(freed_meanwhile);
+        with_empty_blocks(&self.free, empty);
     }
 
     #[cfg(test)]
     fn slots(&self) -> usize {
-        let chunks = self.chunks.iter().filter_map(OnceLock::get);
-        chunks.map(|chunk| chunk.len()).sum()
+        self.chunks.iter().count()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -318,19 +307,6 @@ mod tests {
         assert_eq!(empty_blocks(&mut free), [64..192, 512..576]);
         assert_eq!(free.last(), Some(&1));
         assert_eq!(empty_blocks(&mut []), []);
-    }
-
-    #[test]
-    fn chunks_cover_all_indices() {
-        let mut expected = (0, 0);
-        for index in 0..10_000u32 {
-            assert_eq!(Slots::<()>::place(index), expected, "index {index}");
-            expected.1 += 1;
-            if expected.1 as u64 == FIRST << expected.0 {
-                expected = (expected.0 + 1, 0);
-            }
-        }
-        assert!(Slots::<()>::place(u32::MAX).0 < CHUNKS);
     }
 
     #[test]

@@ -7,10 +7,10 @@
 //! # Safety
 //! A [`SharedMapping`] owns its mapping from `mmap` to `munmap`; a borrow of it keeps it mapped.
 //!
-//! * **No reference to its bytes exists**, so nothing is assumed of their contents. They are accessed by
-//!   atomic loads and stores of one to eight bytes, through references to atomics that live no longer than
-//!   one access, and by system calls that are given addresses. The result is a copy, which no other process
-//!   can change; any bit pattern is valid for the integers and bytes that are copied. Other processes'
+//! * **No reference to its bytes exists**, except to atomics, so nothing is assumed of their contents. They are
+//!   accessed by atomic loads and stores of one to eight bytes, through references that live no longer than
+//!   one access (or than a borrow of [`records`]), and by system calls that are given addresses. The result is a copy,
+//!   which no other process can change; any bit pattern is valid for what is copied. Other processes'
 //!   accesses are outside of the language's memory model; those of our own threads are atomic, so
 //!   overlapping ones are no data races.
 //! * **Every access is checked** to lie within the mapping, and to be aligned where it is of several bytes;
@@ -22,6 +22,8 @@
 //!   system calls.
 
 #![allow(unsafe_code)]
+
+pub mod records;
 
 use crate::raw::check;
 use rustix::io::{Errno, Result};
@@ -242,13 +244,6 @@ impl SharedMapping {
         self.atomic_to_store::<AtomicU64>(offset)?
             .store(value, order);
         Ok(())
-    }
-
-    /// Adds to the 64 bits at `offset`, wrapping around, and returns the value before.
-    pub fn add_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<u64> {
-        Ok(self
-            .atomic_to_store::<AtomicU64>(offset)?
-            .fetch_add(value, order))
     }
 
     /// Sets bits of the byte at `offset`, ordered after all earlier accesses (release).

@@ -3,6 +3,7 @@
 use crate::ground::{Server, Setup, Way, config_for, mounted};
 use crate::rules::{POLICY, filled, under};
 use crate::samples;
+use serde::Serialize;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -23,6 +24,33 @@ fn id(index: u64) -> NodeId {
     NodeId(1 << 32 | index)
 }
 
+/// Whole records in each chunk.
+struct Chunks {
+    state: Vec<u8>,
+    chunk: Vec<u8>,
+}
+
+impl Chunks {
+    fn put(&mut self, record: &impl Serialize) {
+        let chunk = std::mem::take(&mut self.chunk);
+        self.chunk = postcard::to_extend(record, chunk).unwrap();
+        if self.chunk.len() > 1 << 19 {
+            self.end_chunk();
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        self.state.extend((self.chunk.len() as u32).to_le_bytes());
+        self.state.append(&mut self.chunk);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.end_chunk();
+        self.end_chunk();
+        self.state
+    }
+}
+
 #[derive(Clone, Default)]
 struct State {
     is_under_policy: bool,
@@ -32,6 +60,10 @@ struct State {
     names: Vec<(NodeId, NodeId, &'static str)>,
     /// Handle, node, flags, route.
     files: Vec<(u64, NodeId, i32, u32)>,
+    /// Its files say what belongs to a session under a policy if this one is not, and the other way round.
+    is_mixed: bool,
+    /// How many locks each owner has, of which none is written.
+    owners: Vec<u32>,
 }
 
 impl State {
@@ -53,69 +85,47 @@ impl State {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut body = b"THRUHOST".to_vec();
-        let word = |body: &mut Vec<u8>, word: usize| body.extend((word as u32).to_le_bytes());
-        let short = |body: &mut Vec<u8>, bytes: &[u8]| {
-            body.extend((bytes.len() as u16).to_le_bytes());
-            body.extend(bytes);
+        let mut state = Chunks {
+            state: Vec::new(),
+            chunk: b"THRUHOST".to_vec(),
         };
-        let (mounts, nodes, files) = (self.mounts.len(), self.nodes.len(), self.files.len());
-        for number in [1 + usize::from(self.is_under_policy), 5, 5, 5] {
-            word(&mut body, number);
-        }
-        for count in [mounts, nodes, files, 0, 0] {
-            word(&mut body, count);
-        }
+        // The first version of it.
+        state.put(&(0_u8, self.is_under_policy, [5_u32; 3]));
+        let [mounts, nodes] = [self.mounts.len(), self.nodes.len()];
+        let [names, files] = [self.names.len(), self.files.len()];
+        state.put(&[mounts, nodes, names, files, 0, self.owners.len()]);
         let mut last = "";
-        for (number, path) in self.mounts.iter().enumerate() {
-            word(&mut body, number + 1);
+        for (number, path) in (1_u32..).zip(&self.mounts) {
             let shared = if path.starts_with(last) {
                 last.len()
             } else {
                 0
             };
-            body.extend((shared as u16).to_le_bytes());
-            short(&mut body, &path.as_bytes()[shared..]);
+            state.put(&(number, shared, &path.as_bytes()[shared..]));
             last = path;
         }
         for (node, file_type, path) in &self.nodes {
-            body.extend(node.0.to_le_bytes());
-            body.extend(1u64.to_le_bytes());
-            word(&mut body, *file_type as usize);
+            let expected = None::<()>;
             match path {
-                None => body.push(3),
+                None => state.put(&(node.0, 1_u64, file_type, 1_u8, expected)),
                 Some(path) => {
-                    body.extend([1, 0, 0]);
-                    short(&mut body, path.as_bytes());
+                    let path = (2_u8, 0_u16, path.as_bytes());
+                    state.put(&(node.0, 1_u64, file_type, path, expected));
                 }
             }
-            body.extend([0; 6]);
-        }
-        if self.is_under_policy {
-            word(&mut body, self.names.len());
         }
         for (node, directory, name) in &self.names {
-            body.extend(node.0.to_le_bytes());
-            body.extend(directory.0.to_le_bytes());
-            short(&mut body, name.as_bytes());
+            state.put(&(node.0, directory.0, name.as_bytes()));
         }
         for (handle, node, flags, route) in &self.files {
-            body.extend((1u64 << 32 | handle).to_le_bytes());
-            body.extend(node.0.to_le_bytes());
-            body.extend(flags.to_le_bytes());
-            body.extend([0, 1]);
-            if self.is_under_policy {
-                body.extend(0u64.to_le_bytes());
-                word(&mut body, *route as usize);
-            }
+            let route = (self.is_under_policy != self.is_mixed).then_some(route);
+            let note = (1 << 32 | handle, node.0, flags, route, [0_u32; 2]);
+            state.put(&(note, 0_u8, true));
         }
-        let mut state = Vec::new();
-        for chunk in body.chunks(1 << 20) {
-            word(&mut state, chunk.len());
-            state.extend(chunk);
+        for ranges in &self.owners {
+            state.put(&(2_u64, 5_u64, 0_u64, 1_u32, ranges));
         }
-        word(&mut state, 0);
-        state
+        state.finish()
     }
 
     fn restored(
@@ -350,6 +360,43 @@ fn nodes_without_a_file_of_their_own_take_bounded_memory() {
     };
     let refused = mounts.restored(&server, source, ABORT).unwrap_err();
     assert!(refused.to_string().contains("paths of mounts"), "{refused}");
+}
+
+#[test]
+fn states_that_contradict_themselves_are_refused() {
+    for (is_under_policy, rules) in [(false, ""), (true, POLICY)] {
+        let (ground, server) = match is_under_policy {
+            true => served(under(Way::Paths, rules)),
+            false => served(config_for(Way::Paths)),
+        };
+        let _client = mounted(&server);
+        let plain = State {
+            is_under_policy,
+            ..State::under_policy(&[(id(3), "plain"), (id(2), "plain/x")])
+        };
+        let refused = |state: &State| {
+            let refused = state.restored(&server, ground.source(), TOLERATE);
+            refused.map_or_else(|error| error.to_string(), |()| "taken".to_owned())
+        };
+        let mut opened = plain.clone();
+        opened.files = vec![(1, id(2), libc::O_RDONLY, CACHED)];
+        assert_eq!(refused(&opened), "taken");
+        if is_under_policy {
+            opened.files[0].3 = 9;
+            assert!(refused(&opened).contains("damaged"), "{}", refused(&opened));
+        }
+        opened.is_mixed = true;
+        assert!(refused(&opened).contains("is unknown"));
+        let mut named = plain.clone();
+        named.names = vec![(id(2), ROOT, "x")];
+        let expected = if is_under_policy { "taken" } else { "names" };
+        assert!(refused(&named).contains(expected));
+        let mut locked = plain.clone();
+        for (ranges, why) in [(1 << 16, "too early"), (1 << 16 | 1, "too many locks")] {
+            locked.owners = vec![ranges];
+            assert!(refused(&locked).contains(why), "{}", refused(&locked));
+        }
+    }
 }
 
 /// The other direction: what an honest server saves is found in directories that the client knows.

@@ -134,7 +134,7 @@ impl Files {
             .map_err(|_| Errno::ENFILE)?;
         self.listings.enter(&directory);
         if let Some(notes) = &self.tree.notes {
-            notes.note_directory(FileNote {
+            notes.directories.insert(FileNote {
                 handle,
                 node,
                 flags: 0,

@@ -35,7 +35,7 @@ impl Files {
 
     pub(crate) fn note_file(&self, note: FileNote) {
         if let Some(notes) = &self.tree.notes {
-            notes.note_file(note);
+            notes.files.insert(note);
         }
     }
 
@@ -43,7 +43,9 @@ impl Files {
     pub(crate) fn note_writing(&self, handle: FileHandle, redaction: Redaction, writes: bool) {
         if let (Some(notes), Some(file)) = (&self.tree.notes, self.files.get(handle.0)) {
             let path = FilePath::redacted(redaction, None);
-            notes.note_route(handle, Route { file: path, writes }, file.flags());
+            notes
+                .files
+                .set_route(handle, Route { file: path, writes }, file.flags());
         }
     }
 
@@ -53,7 +55,7 @@ impl Files {
             file.set_opener(opener);
         }
         if let Some(notes) = &self.tree.notes {
-            notes.note_opener(handle, opener);
+            notes.files.set_opener(handle, opener);
         }
     }
 
@@ -62,7 +64,7 @@ impl Files {
             directory.set_opener(opener);
         }
         if let Some(notes) = &self.tree.notes {
-            notes.note_opener_of_directory(handle, opener);
+            notes.directories.set_opener(handle, opener);
         }
     }
 
@@ -79,14 +81,14 @@ impl Files {
     /// Records the lock that an open file's lower file carries, or no longer carries.
     pub(crate) fn note_flock(&self, handle: FileHandle, kind: LockKind) {
         if let Some(notes) = &self.tree.notes {
-            notes.note_flock(handle, lock_number(kind));
+            notes.files.set_flock(handle, lock_number(kind));
         }
     }
 
     pub(crate) fn close_file(&self, handle: FileHandle) -> Option<Arc<OpenFile>> {
         let file = self.files.get(handle.0)?;
         if let Some(notes) = &self.tree.notes {
-            notes.forget_file(handle);
+            notes.files.remove(handle);
         }
         if file.was_locked() && self.tree.strongbox().is_some() {
             // The strongbox closes its duplicate later.
@@ -110,7 +112,7 @@ impl Files {
     pub(crate) fn close_directory(&self, handle: FileHandle) -> Option<Arc<OpenDirectory>> {
         self.directories.get(handle.0)?;
         if let Some(notes) = &self.tree.notes {
-            notes.forget_directory(handle);
+            notes.directories.remove(handle);
         }
         self.directories.remove(handle.0)
     }

@@ -5,6 +5,7 @@ use crate::quota::QuotaCharge;
 use crate::tree::Inode;
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
+use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,7 @@ pub(crate) struct OpenDirectory {
 }
 
 /// The directory that the positions of a listing refer to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listing {
     pub(crate) file_system: u64,
     pub(crate) ino: u64,

@@ -257,12 +257,12 @@ impl Judge {
             return write(false);
         };
         let telling = telling(context, record);
-        let before = notes.told_before(telling);
-        let place = notes.begin_telling(telling);
+        let before = notes.tellings.before(telling);
+        let place = notes.tellings.begin(telling);
         if before != Some(Before::Told) {
             write(before.is_some())?;
         }
-        notes.told(place);
+        notes.tellings.finish(place);
         Ok(())
     }
 

@@ -1,10 +1,11 @@
-//! The memory of a ledger.
+//! The memory of a ledger, and its header.
 
-use super::table::{LEDGER_BYTES, MAGIC, MAGIC_AT};
+use super::records::{Header, LEDGER_BYTES, MAGIC};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
+use thrufs_sys::shared_memory::records::SharedRecords;
 
 /// Memory that records the session of a client, so that another process can resume it:
 /// [`Resources::ledger`](crate::Resources::ledger). For one client at a time. Clones share the memory.
@@ -32,13 +33,9 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// Those of `fallocate(2)` and `pwrite(2)`.
+    /// Those of `fallocate(2)` and `mmap(2)`.
     pub fn clear(&self) -> io::Result<()> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.memory, flags, 0, LEDGER_BYTES)?;
-        let magic = MAGIC.to_ne_bytes();
-        rustix::io::pwrite(&self.memory, &magic, MAGIC_AT as u64)?;
-        Ok(())
+        Memory::new(self.clone())?.clear()
     }
 }
 
@@ -54,5 +51,67 @@ impl From<OwnedFd> for Ledger {
 impl AsFd for Ledger {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
+    }
+}
+
+/// A ledger that this process writes to or reads.
+pub(super) struct Memory {
+    ledger: Ledger,
+    header: SharedRecords<Header>,
+    /// Run once: what an earlier process has left is either resumed, or wiped before the first record.
+    begun: Once,
+}
+
+impl Memory {
+    pub(super) fn new(ledger: Ledger) -> io::Result<Memory> {
+        Ok(Memory {
+            header: SharedRecords::new(ledger.as_fd(), 0, 1)?,
+            ledger,
+            begun: Once::new(),
+        })
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        &self.header[0]
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.ledger, flags, 0, LEDGER_BYTES)?;
+        self.header().magic.store(MAGIC);
+        Ok(())
+    }
+
+    /// Clears all. Only while no thread writes.
+    pub(super) fn wipe(&self) {
+        if let Err(error) = self.clear() {
+            tracing::warn!(%error, "cannot clear the ledger: the session cannot be resumed");
+            self.header().magic.store(MAGIC);
+            self.incomplete::<()>();
+        }
+    }
+
+    pub(super) fn begin(&self) {
+        if !self.begun.is_completed() {
+            self.begun.call_once(|| self.wipe());
+        }
+    }
+
+    /// What an earlier process has left stays.
+    pub(super) fn resume(&self) {
+        self.begun.call_once(|| {});
+    }
+
+    /// Something could not be recorded.
+    #[cold]
+    pub(super) fn incomplete<T>(&self) -> Option<T> {
+        self.header().incomplete.store(1);
+        None
+    }
+}
+
+impl AsFd for Memory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ledger.as_fd()
     }
 }

@@ -1,9 +1,10 @@
 //! Who opened a file.
 
 use crate::quota::QuotaCharge;
+use serde::{Deserialize, Serialize};
 
 /// The user and group that opened a file, to decide again with another policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenerIds {
     pub(crate) uid: u32,
     pub(crate) gid: u32,

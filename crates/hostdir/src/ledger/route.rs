@@ -1,10 +1,12 @@
 //! The data path of an open file as a number, for another process.
 
+use serde::{Deserialize, Serialize};
 use thrufs::Errno;
 use thrufs_policy::{DataPath, FilePath, Redaction};
 
 /// The data path of a file that was open in another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "u32", try_from = "u32")]
 pub(crate) struct Route {
     /// Without the rule.
     pub(crate) file: FilePath,
@@ -22,28 +24,32 @@ const GPS: u32 = 1;
 const KINDS_SHIFT: u32 = 8;
 const ERRNO_SHIFT: u32 = 16;
 
-impl Route {
-    /// As a number, never 0.
-    pub(crate) fn number(self) -> u32 {
-        let path = match self.file.data {
+impl From<Route> for u32 {
+    /// Never 0.
+    fn from(route: Route) -> u32 {
+        let path = match route.file.data {
             // Passthrough with one kernel can be cached with the next.
             DataPath::Passthrough | DataPath::Cached => CACHED,
             DataPath::Direct => DIRECT,
-            DataPath::Filtered if self.writes => FILTERED_WRITER,
+            DataPath::Filtered if route.writes => FILTERED_WRITER,
             DataPath::Filtered => FILTERED,
         };
-        let redaction = self.file.redaction.map_or(0, |redaction| {
+        let redaction = route.file.redaction.map_or(0, |redaction| {
             let errno = redaction.errno.raw().cast_unsigned() & 0xffff;
             GPS << KINDS_SHIFT | errno << ERRNO_SHIFT
         });
         path | redaction
     }
+}
 
-    /// The inverse of [`number`](Self::number).
-    pub(crate) fn from_number(number: u32) -> Option<Route> {
+impl TryFrom<u32> for Route {
+    type Error = &'static str;
+
+    fn try_from(number: u32) -> Result<Route, &'static str> {
+        let unknown = Err("data go in an unknown way");
         let (path, kinds) = (number & 0xff, number >> KINDS_SHIFT & 0xff);
         let (file, writes) = match path {
-            CACHED | DIRECT if number != path => return None,
+            CACHED | DIRECT if number != path => return unknown,
             CACHED => (FilePath::new(DataPath::Cached, None), false),
             DIRECT => (FilePath::new(DataPath::Direct, None), false),
             FILTERED | FILTERED_WRITER if kinds == GPS => {
@@ -56,8 +62,8 @@ impl Route {
                 let file = FilePath::redacted(Redaction { errno, content }, None);
                 (file, path == FILTERED_WRITER)
             }
-            _ => return None,
+            _ => return unknown,
         };
-        Some(Route { file, writes })
+        Ok(Route { file, writes })
     }
 }

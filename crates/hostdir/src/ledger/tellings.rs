@@ -5,48 +5,77 @@
 //! written: then it is written again, with `again`. Only the last ones are kept: between a record and the
 //! answer to its request, fewer others are written.
 
-use super::notes::{Notes, STATE, USED};
-use super::telling::{Before, Telling};
+use super::memory::Memory;
+use super::records::{TOLD, TOLD_RECORDS, Told, USED};
+use super::table::Table;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-const REQUEST: usize = 8;
-const DIGEST: usize = 16;
-/// A bit of the state: the audit record was written.
-const TOLD: u64 = 2;
 /// How many are kept.
 const TELLINGS: u32 = 1024;
 
-impl Notes {
-    /// What the process before had done with this audit record; reported once.
-    pub(crate) fn told_before(&self, telling: Telling) -> Option<Before> {
-        self.tellings.before.lock().remove(&telling)
-    }
+/// An audit record, by its request and what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Telling {
+    pub(crate) request: u64,
+    pub(crate) digest: u64,
+}
 
-    /// An audit record is about to be written, or was not needed again. Returns where that is noted.
-    pub(crate) fn begin_telling(&self, telling: Telling) -> Option<u32> {
-        let index = self.tellings.next.fetch_add(1, Ordering::Relaxed) % TELLINGS;
-        let record = self.record(&self.told, index)?;
-        record.store(STATE, 0);
-        record.store(REQUEST, telling.request);
-        record.store(DIGEST, telling.digest);
-        record.store(STATE, USED);
-        Some(index)
-    }
+/// What the process before had done with an audit record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// It may have been written.
+    Begun,
+    Told,
+}
 
-    pub(crate) fn told(&self, index: Option<u32>) {
-        if let Some(record) = index.and_then(|index| self.told.at(index)) {
-            record.store(STATE, USED | TOLD);
+pub(crate) struct Tellings {
+    table: Table<Told>,
+    next: AtomicU32,
+    before: Mutex<HashMap<Telling, Before>>,
+}
+
+impl Tellings {
+    pub(super) fn new(memory: &Arc<Memory>) -> Tellings {
+        Tellings {
+            table: Table::new(memory, TOLD_RECORDS),
+            next: AtomicU32::default(),
+            before: Mutex::default(),
         }
     }
 
-    pub(super) fn read_tellings(&self) -> io::Result<()> {
+    /// What the process before had done with this audit record; reported once.
+    pub(crate) fn before(&self, telling: Telling) -> Option<Before> {
+        self.before.lock().remove(&telling)
+    }
+
+    /// An audit record is about to be written, or was not needed again. Returns where that is noted.
+    pub(crate) fn begin(&self, telling: Telling) -> Option<u32> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed) % TELLINGS;
+        self.table.free(u64::from(index));
+        self.table.commit(index, USED, |record| {
+            record.request.store(telling.request);
+            record.digest.store(telling.digest);
+            Some(())
+        })?;
+        Some(index)
+    }
+
+    pub(crate) fn finish(&self, index: Option<u32>) {
+        if let Some(record) = index.and_then(|index| self.table.at(index)) {
+            record.state.store(USED | TOLD);
+        }
+    }
+
+    pub(super) fn read(&self) -> io::Result<()> {
         let mut before = HashMap::new();
-        self.each(&self.told, |_, record, state| {
+        self.table.each(|_, record, state| {
             let telling = Telling {
-                request: record.load(REQUEST),
-                digest: record.load(DIGEST),
+                request: record.request.load(),
+                digest: record.digest.load(),
             };
             let became = match state & TOLD {
                 0 => Before::Begun,
@@ -54,7 +83,7 @@ impl Notes {
             };
             before.insert(telling, became);
         })?;
-        *self.tellings.before.lock() = before;
+        *self.before.lock() = before;
         Ok(())
     }
 }

@@ -1,28 +1,98 @@
 //! What one process records, the next one reads.
 
-use super::{Before, Ledger, Notes, Telling};
+use super::memory::Memory;
+use super::records::{DIRECTORIES, FILES, Open, Shape, USED};
+use super::table::Table;
+use super::{Before, FileNote, Ledger, Notes, OpenerIds, Telling};
+use std::io;
+use std::sync::Arc;
+use thrufs_abi::{FileHandle, NodeId};
+
+#[test]
+fn record_is_complete_or_absent() {
+    let ledger = Ledger::new().unwrap();
+    let table = |shape: Shape<Open>| {
+        let memory = Memory::new(ledger.clone()).unwrap();
+        Table::new(&Arc::new(memory), shape)
+    };
+    let seen = |shape| {
+        let (mut nodes, other) = (Vec::new(), table(shape));
+        let highest = other.each(|index, open, _| nodes.push((index, open.node.load())));
+        (nodes, highest.unwrap())
+    };
+    let files = table(FILES);
+    // In the fourth chunk.
+    let put = files.commit(9000, 7 << 32 | USED, |open| {
+        assert_eq!(seen(FILES), (vec![], 0), "not before it is filled");
+        open.node.store(5);
+        Some(())
+    });
+    assert_eq!(put, Some(()));
+    assert_eq!(seen(FILES), (vec![(9000, 5)], 7));
+    assert_eq!(seen(DIRECTORIES), (vec![], 0));
+    files.free(6 << 32 | 9000);
+    assert_eq!(seen(FILES).0.len(), 1, "that was another");
+    files.free(7 << 32 | 9000);
+    assert_eq!(seen(FILES), (vec![], 7), "its generation stays");
+    assert_eq!(files.commit(1, USED, |_| None), None);
+    assert_eq!(seen(FILES), (vec![], 7));
+    let refused = Notes::new(ledger.clone()).unwrap().read().map(drop);
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData);
+}
+
+#[test]
+fn tables_that_are_full_or_damaged_are_refused() {
+    let ledger = Ledger::new().unwrap();
+    let first = Notes::new(ledger.clone()).unwrap();
+    let note = FileNote {
+        handle: FileHandle(1 << 20),
+        node: NodeId(1),
+        flags: 0,
+        route: None,
+        opener: OpenerIds::default(),
+    };
+    let last = FileHandle((1 << 20) - 1025);
+    first.files.insert(FileNote {
+        handle: last,
+        ..note
+    });
+    first.directories.insert(note);
+    let header = Memory::new(ledger.clone()).unwrap();
+    let read = || Notes::new(ledger.clone()).unwrap().read();
+    assert!(read().is_err(), "a directory had no room");
+    header.header().incomplete.store(0);
+    // More chunks than there are.
+    header.header().chunks[2].store(u64::MAX);
+    assert_eq!(read().unwrap().files[0].note.handle, last);
+    header.header().magic.store(1);
+    assert!(read().is_err(), "no ledger");
+}
 
 #[test]
 fn ledger_knows_which_audit_records_were_written() {
     let telling = |request| Telling { request, digest: 5 };
     let ledger = Ledger::new().unwrap();
     let first = Notes::new(ledger.clone()).unwrap();
-    let place = first.begin_telling(telling(1));
-    first.told(place);
-    first.begin_telling(telling(2)).unwrap();
-    assert_eq!(first.told_before(telling(1)), None, "that is this process");
+    let place = first.tellings.begin(telling(1));
+    first.tellings.finish(place);
+    first.tellings.begin(telling(2)).unwrap();
+    assert_eq!(
+        first.tellings.before(telling(1)),
+        None,
+        "that is this process"
+    );
     let second = Notes::new(ledger).unwrap();
     second.read().unwrap();
-    assert_eq!(second.told_before(telling(1)), Some(Before::Told));
-    assert_eq!(second.told_before(telling(1)), None, "once");
-    assert_eq!(second.told_before(telling(2)), Some(Before::Begun));
-    assert_eq!(second.told_before(telling(3)), None);
+    assert_eq!(second.tellings.before(telling(1)), Some(Before::Told));
+    assert_eq!(second.tellings.before(telling(1)), None, "once");
+    assert_eq!(second.tellings.before(telling(2)), Some(Before::Begun));
+    assert_eq!(second.tellings.before(telling(3)), None);
     let other = Telling {
         request: 1,
         digest: 6,
     };
-    assert_eq!(second.told_before(other), None);
+    assert_eq!(second.tellings.before(other), None);
     // The oldest are overwritten.
-    let places = (10..5000).map(|request| second.begin_telling(telling(request)));
+    let places = (10..5000).map(|request| second.tellings.begin(telling(request)));
     assert!(places.flatten().all(|place| place < 1024));
 }

@@ -328,7 +328,7 @@ impl<'a> Rebuild<'a> {
         if self.notes
             && let Some(notes) = &host.tree.notes
         {
-            notes.note_directory(note);
+            notes.directories.insert(note);
         }
         Ok(())
     }

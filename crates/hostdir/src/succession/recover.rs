@@ -83,7 +83,7 @@ impl Host {
             let handle = record.note.handle;
             if let Err(error) = rebuild.directory(record.note, None) {
                 tracing::warn!(handle = handle.0, %error, "an open directory is lost");
-                notes.forget_directory(handle);
+                notes.directories.remove(handle);
             }
         }
         for record in records.owners {
@@ -218,7 +218,7 @@ impl Host {
                     }
                     inode.names().again(names);
                 }
-                _ => names.iter().for_each(|name| notes.forget_name(name.index)),
+                _ => names.iter().for_each(|name| notes.names.remove(name.index)),
             }
         }
         for inode in unsure {
@@ -241,7 +241,7 @@ impl Host {
                 handle = handle.0,
                 "an open file is lost: its data path was not recorded"
             );
-            return notes.forget_file(handle);
+            return notes.files.remove(handle);
         }
         let given = kept.remove(&Key::File(handle)).filter(|fd| {
             let inode = self.tree.nodes.get(note.node);
@@ -254,7 +254,7 @@ impl Host {
             filter.was_left(handle, record.left);
         }
         if let Err(error) = opened {
-            notes.forget_file(handle);
+            notes.files.remove(handle);
             tracing::warn!(handle = handle.0, %error, "an open file is lost");
         }
     }

@@ -4,16 +4,15 @@
 //! handle, which can, is used only where [`Migration::accept_handles`](crate::Migration) permits.
 
 use super::format::{
-    Handle, MAGIC, MOUNT_PATH_BYTES_MAX, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX,
-    OPENS_MAX, OWNERS_MAX, Reader, VERSION, VERSION_UNDER_POLICY, invalid,
+    Directory, File, Handle, MOUNT_PATH_BYTES_MAX, Mount, Name, Node, Owner, Paths, Range, Reader,
+    Way, invalid,
 };
 use super::paths::Walker;
 use super::rebuild::{Found, Rebuild};
-use super::save::{FOUND_BY_HANDLE, FOUND_BY_PATH, FOUND_GONE, FOUND_NOT};
-use crate::files::{Listing, RANGES_MAX, lock_kind};
+use crate::files::{RANGES_MAX, lock_kind};
 use crate::host::Host;
 use crate::identity::{Identity, KnownName};
-use crate::ledger::{FileNote, OpenerIds, OwnerNote, Route};
+use crate::ledger::FileNote;
 use crate::stat::stat_open;
 use crate::tree::{LowerMount, Place, opened_identity};
 use std::collections::HashMap;
@@ -22,25 +21,15 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::Errno;
-use thrufs_abi::{FileHandle, LockOwner, NodeId};
+use thrufs_abi::{FileHandle, NodeId};
 use thrufs_sys::handle;
 use thrufs_sys::lock::{LockKind, RangeLock};
-
-struct Header {
-    is_under_policy: bool,
-    highest: [u32; 3],
-    mounts: u32,
-    nodes: u32,
-    files: u32,
-    directories: u32,
-    owners: u32,
-}
 
 impl Host {
     /// See [`thrufs::FileSystem::restore`].
     pub(crate) fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
-        let mut reader = Reader::new(source);
-        let header = read_header(&mut reader)?;
+        let (mut reader, header) = Reader::new(source)?;
+        let [mounts, nodes, names, files, directories, owners] = header.counts;
         if header.is_under_policy != self.judge.has_policy() {
             let what = match header.is_under_policy {
                 true => "the session was served under a policy, and there is none here",
@@ -49,12 +38,13 @@ impl Host {
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
         let mut rebuild = Rebuild::new(self, true);
+        let mut written = Paths::default();
         // The mounts of the process that saved: their paths by index, and the other way round.
         let (mut paths, mut numbers) = (HashMap::new(), HashMap::new());
         let mut bytes = 0;
-        for _ in 0..header.mounts {
-            let number = reader.u32()?;
-            let path = reader.path()?;
+        for _ in 0..mounts {
+            let (number, path): Mount<'_> = reader.read()?;
+            let path = written.read(&path)?.to_vec();
             if number == 0 || path.is_empty() {
                 return Err(invalid("a mount of the state is the root"));
             }
@@ -66,36 +56,53 @@ impl Host {
             paths.insert(number, path);
         }
         let mut walker = Walker::new(self, Some(&numbers));
-        for _ in 0..header.nodes {
-            let (node, lookups, file_type) = (NodeId(reader.u64()?), reader.u64()?, reader.u32()?);
-            let found = match reader.byte()? {
-                FOUND_NOT => Err(Errno::ENOENT),
-                FOUND_GONE => {
-                    // Unknown, it answers ESTALE as well.
-                    reader.handle()?;
-                    continue;
+        for _ in 0..nodes {
+            let record: Node<'_> = reader.read()?;
+            let found = match record.found {
+                // Unknown, it answers ESTALE as well.
+                Way::Gone => continue,
+                Way::Not => Err(Errno::ENOENT),
+                Way::Path(path) => self.find_by_path(&mut walker, written.read(&path)?),
+                Way::Handle(number, handle) => {
+                    let mount = self.find_mount(&mut walker, &paths, number);
+                    mount.and_then(|mount| self.find_by_handle(&mount, handle))
                 }
-                FOUND_BY_PATH => {
-                    let path = reader.path()?;
-                    self.find_by_path(&mut walker, &path)
-                }
-                FOUND_BY_HANDLE => {
-                    let (number, handle) = (reader.u32()?, reader.handle()?);
-                    self.find_mount(&mut walker, &paths, number)
-                        .and_then(|mount| self.find_by_handle(&mount, &handle))
-                }
-                _ => return Err(invalid("a node of the state is found in an unknown way")),
             };
-            let expected = reader.handle()?;
-            let found = found.and_then(|found| found.check(file_type, &expected));
+            let expected = record.expected;
+            let found = found.and_then(|found| found.check(record.file_type, expected));
             // A session with a window does not migrate.
-            rebuild.node(node, lookups, (file_type, 0), found)?;
+            let of_type = (record.file_type, 0);
+            rebuild.node(NodeId(record.node), record.lookups, of_type, found)?;
         }
-        if header.is_under_policy {
-            read_names(&mut reader, &rebuild)?;
+        if !header.is_under_policy && names > 0 {
+            return Err(invalid("the state has names without a policy"));
         }
-        read_opens(&mut reader, &header, &mut rebuild)?;
-        read_owners(&mut reader, &header, &mut rebuild)?;
+        for _ in 0..names {
+            let record: Name<'_> = reader.read()?;
+            let name = KnownName::new(NodeId(record.directory), record.name);
+            rebuild.name(NodeId(record.node), name)?;
+        }
+        for _ in 0..files {
+            let record: File = reader.read()?;
+            if header.is_under_policy != record.note.route.is_some() {
+                return Err(invalid("how the data of an open file go is unknown"));
+            }
+            rebuild.file(record.note, lock_kind(record.flock), record.is_open, None)?;
+        }
+        for _ in 0..directories {
+            let (handle, node, opener, whole): Directory = reader.read()?;
+            let note = FileNote {
+                handle: FileHandle(handle),
+                node: NodeId(node),
+                flags: 0,
+                route: None,
+                opener,
+            };
+            rebuild.directory(note, Some(whole))?;
+        }
+        for _ in 0..owners {
+            read_owner(&mut reader, &mut rebuild)?;
+        }
         reader.finish()?;
         rebuild.finish(header.highest)
     }
@@ -162,7 +169,7 @@ impl Host {
     fn find_by_handle(
         &self,
         mount: &Arc<LowerMount>,
-        (kind, bytes): &Handle,
+        Handle(kind, bytes): Handle<'_>,
     ) -> thrufs::Result<Found> {
         if !mount.has_handles {
             return Err(Errno::EOPNOTSUPP);
@@ -171,13 +178,13 @@ impl Host {
         let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         let fd = self.tree.with_room(|| {
             let anchor = anchor.as_fd();
-            let opened = handle::open_by_handle_parts(anchor, *kind, bytes, flags);
+            let opened = handle::open_by_handle_parts(anchor, kind, bytes, flags);
             Ok(opened?)
         })?;
         let stat = stat_open(&fd)?;
         // As this kernel writes the handle, so that lookups find it.
         let identity = opened_identity(mount, &fd, &stat)?;
-        let same = Identity::from_parts(mount.index, *kind, bytes);
+        let same = Identity::from_parts(mount.index, kind, bytes);
         if same.as_ref() != Some(&identity) {
             return Err(Errno::ESTALE);
         }
@@ -193,11 +200,10 @@ impl Host {
 }
 
 impl Found {
-    fn check(self, file_type: u32, expected: &Handle) -> thrufs::Result<Found> {
+    fn check(self, file_type: u32, expected: Option<Handle<'_>>) -> thrufs::Result<Found> {
         let is_same_type = self.mode & libc::S_IFMT == file_type & libc::S_IFMT;
-        let (kind, bytes) = expected;
-        let is_same_handle =
-            *expected == Handle::default() || self.identity.handle() == Some((*kind, bytes));
+        let is_same_handle = expected
+            .is_none_or(|Handle(kind, bytes)| self.identity.handle() == Some((kind, bytes)));
         if is_same_type && is_same_handle {
             Ok(self)
         } else {
@@ -206,107 +212,20 @@ impl Found {
     }
 }
 
-fn read_header(reader: &mut Reader<'_>) -> io::Result<Header> {
-    if reader.array()? != MAGIC {
-        return Err(invalid("this is no state of a served directory"));
+fn read_owner(reader: &mut Reader<'_>, rebuild: &mut Rebuild<'_>) -> io::Result<()> {
+    let (note, count): Owner = reader.read()?;
+    if count > RANGES_MAX {
+        return Err(invalid("an owner in the state has too many locks"));
     }
-    let version = reader.u32()?;
-    if version != VERSION && version != VERSION_UNDER_POLICY {
-        return Err(invalid(format!(
-            "the state has version {version}; {VERSION_UNDER_POLICY} and before are known here"
-        )));
+    let mut ranges = Vec::new();
+    for _ in 0..count {
+        let (kind, start, end): Range = reader.read()?;
+        ranges.push(RangeLock {
+            kind: lock_kind(kind).unwrap_or(LockKind::Unlock),
+            start,
+            end,
+            pid: 0,
+        });
     }
-    Ok(Header {
-        is_under_policy: version == VERSION_UNDER_POLICY,
-        highest: [reader.u32()?, reader.u32()?, reader.u32()?],
-        mounts: reader.count(MOUNTS_MAX)?,
-        nodes: reader.count(NODES_MAX)?,
-        files: reader.count(OPENS_MAX)?,
-        directories: reader.count(OPENS_MAX)?,
-        owners: reader.count(OWNERS_MAX)?,
-    })
-}
-
-/// The names of nodes beside those by which they were found.
-fn read_names(reader: &mut Reader<'_>, rebuild: &Rebuild<'_>) -> io::Result<()> {
-    for _ in 0..reader.count(NAMES_MAX)? {
-        let node = NodeId(reader.u64()?);
-        let directory = NodeId(reader.u64()?);
-        let name = reader.short(NAME_BYTES_MAX)?;
-        rebuild.name(node, KnownName::new(directory, &name))?;
-    }
-    Ok(())
-}
-
-fn read_opens(
-    reader: &mut Reader<'_>,
-    header: &Header,
-    rebuild: &mut Rebuild<'_>,
-) -> io::Result<()> {
-    for _ in 0..header.files {
-        let mut note = read_note(reader)?;
-        note.flags = reader.u32()?.cast_signed();
-        let flock = lock_kind(reader.byte()?);
-        let is_open = reader.byte()? != 0;
-        if header.is_under_policy {
-            note.opener = OpenerIds::from_word(reader.u64()?);
-            note.route = Route::from_number(reader.u32()?);
-            if note.route.is_none() {
-                return Err(invalid(
-                    "an open file of the state is read in an unknown way",
-                ));
-            }
-        }
-        rebuild.file(note, flock, is_open, None)?;
-    }
-    for _ in 0..header.directories {
-        let mut note = read_note(reader)?;
-        let whole = Listing {
-            file_system: reader.u64()?,
-            ino: reader.u64()?,
-        };
-        if header.is_under_policy {
-            note.opener = OpenerIds::from_word(reader.u64()?);
-        }
-        rebuild.directory(note, Some(whole))?;
-    }
-    Ok(())
-}
-
-/// What the records of open files and of open directories begin with.
-fn read_note(reader: &mut Reader<'_>) -> io::Result<FileNote> {
-    Ok(FileNote {
-        handle: FileHandle(reader.u64()?),
-        node: NodeId(reader.u64()?),
-        flags: 0,
-        route: None,
-        opener: OpenerIds::default(),
-    })
-}
-
-fn read_owners(
-    reader: &mut Reader<'_>,
-    header: &Header,
-    rebuild: &mut Rebuild<'_>,
-) -> io::Result<()> {
-    for _ in 0..header.owners {
-        let note = OwnerNote {
-            node: NodeId(reader.u64()?),
-            owner: LockOwner(reader.u64()?),
-            handle: FileHandle(reader.u64()?),
-            pid: reader.u32()?,
-        };
-        let count = reader.count(RANGES_MAX)?;
-        let mut ranges = Vec::new();
-        for _ in 0..count {
-            ranges.push(RangeLock {
-                kind: lock_kind(reader.byte()?).unwrap_or(LockKind::Unlock),
-                start: reader.u64()?,
-                end: reader.u64()?,
-                pid: 0,
-            });
-        }
-        rebuild.owner(note, &ranges)?;
-    }
-    Ok(())
+    rebuild.owner(note, &ranges)
 }

@@ -2,15 +2,14 @@
 //! Locks are released once the state is written (`files::suspended_locks`); nothing else here changes.
 
 use super::format::{
-    MAGIC, NAMES_MAX, NAMES_OF_NODE_MAX, NODES_MAX, OPENS_MAX, VERSION, VERSION_UNDER_POLICY,
-    Writer, invalid,
+    self, File, Handle, Header, NAMES_OF_NODE_MAX, Name, Node, Paths, Saved, Writer, invalid,
 };
 use super::paths::{Finder, child};
 use crate::config::MigrationMode;
-use crate::files::{Held, lock_number};
+use crate::files::lock_number;
 use crate::host::Host;
 use crate::identity::KnownName;
-use crate::ledger::Route;
+use crate::ledger::FileNote;
 use crate::tree::Inode;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -33,11 +32,6 @@ enum Way {
     None,
 }
 
-pub(super) const FOUND_NOT: u8 = 0;
-pub(super) const FOUND_BY_PATH: u8 = 1;
-pub(super) const FOUND_BY_HANDLE: u8 = 2;
-pub(super) const FOUND_GONE: u8 = 3;
-
 impl Host {
     /// See [`thrufs::FileSystem::save`].
     pub(crate) fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
@@ -48,42 +42,72 @@ impl Host {
         let held = self.files.held_locks().map_err(|error| {
             io::Error::other(format!("cannot read the locks that clients hold: {error}"))
         })?;
-        let mut writer = Writer::new(sink);
-        self.write_header(&mut writer, [mounts.len(), nodes.len(), held.len()])?;
+        let names = match self.judge.has_policy() {
+            true => names_of(&nodes)?,
+            false => Vec::new(),
+        };
+        let files: Vec<_> = self.files.files.iter().collect();
+        let directories: Vec<_> = self.files.directories.iter().collect();
+        let counts = [
+            mounts.len(),
+            nodes.len(),
+            names.len(),
+            files.len(),
+            directories.len(),
+            held.len(),
+        ];
+        let header = Header {
+            is_under_policy: self.judge.has_policy(),
+            highest: [
+                self.tree.nodes.generation_max(),
+                self.files.files.generation_max(),
+                self.files.directories.generation_max(),
+            ],
+            counts: counts.map(|count| count.try_into().unwrap_or(u32::MAX)),
+        };
+        header.check()?;
+        let (mut writer, mut paths) = (Writer::new(sink), Paths::default());
+        writer.write(&Saved::V1(header))?;
         for (number, path) in &mounts {
-            writer.u32(*number)?;
-            writer.path(path)?;
+            writer.write(&(*number, paths.write(path)))?;
         }
         for located in &nodes {
-            self.write_node(&mut writer, located)?;
+            self.write_node(&mut writer, &mut paths, located)?;
         }
-        if self.judge.has_policy() {
-            write_names(&mut writer, &nodes)?;
+        for (node, name) in &names {
+            writer.write(&Name {
+                node: node.0,
+                directory: name.directory.0,
+                name: &name.name,
+            })?;
         }
-        self.write_opens(&mut writer)?;
-        write_owners(&mut writer, &held)?;
+        for (handle, file) in files {
+            let handle = FileHandle(handle);
+            writer.write(&File {
+                note: FileNote {
+                    handle,
+                    node: file.node(),
+                    flags: file.flags(),
+                    route: self.files.route_of(file.guard(), handle),
+                    opener: file.opener(),
+                },
+                flock: file.flock().map_or(0, lock_number),
+                is_open: file.has_lower(),
+            })?;
+        }
+        for (handle, directory) in directories {
+            let (node, opener) = (directory.node().0, directory.opener());
+            let whole = self.files.listing(&directory);
+            writer.write(&(handle, node, opener, whole))?;
+        }
+        for (owner, ranges) in &held {
+            writer.write(&(owner.note(), ranges.len() as u32))?;
+            for range in ranges {
+                writer.write(&(lock_number(range.kind), range.start, range.end))?;
+            }
+        }
         writer.finish()?;
         self.files.suspend_locks(held);
-        Ok(())
-    }
-
-    fn write_header(&self, writer: &mut Writer<'_>, counts: [usize; 3]) -> io::Result<()> {
-        let [mounts, nodes, owners] = counts;
-        let opens = [self.files.files.len(), self.files.directories.len()];
-        if nodes > NODES_MAX as usize || opens.iter().any(|count| *count > OPENS_MAX as usize) {
-            return Err(invalid("the session knows too many files to be moved"));
-        }
-        writer.bytes(&MAGIC)?;
-        writer.u32(match self.judge.has_policy() {
-            false => VERSION,
-            true => VERSION_UNDER_POLICY,
-        })?;
-        writer.u32(self.tree.nodes.generation_max())?;
-        writer.u32(self.files.files.generation_max())?;
-        writer.u32(self.files.directories.generation_max())?;
-        for count in [mounts, nodes, opens[0], opens[1], owners] {
-            writer.u32(count as u32)?;
-        }
         Ok(())
     }
 
@@ -215,54 +239,30 @@ impl Host {
         mounts
     }
 
-    fn write_node(&self, writer: &mut Writer<'_>, located: &Located) -> io::Result<()> {
+    fn write_node(
+        &self,
+        writer: &mut Writer<'_>,
+        paths: &mut Paths,
+        located: &Located,
+    ) -> io::Result<()> {
         let inode = &located.inode;
-        writer.u64(inode.node().0)?;
-        writer.u64(inode.lookups())?;
-        writer.u32(inode.file_type)?;
         let handle = inode.identity().handle();
-        match &located.way {
-            Way::None => writer.byte(FOUND_NOT)?,
-            Way::Gone => writer.byte(FOUND_GONE)?,
-            Way::Path(path) => {
-                writer.byte(FOUND_BY_PATH)?;
-                writer.path(path)?;
-            }
-            Way::Handle(mount) => {
-                writer.byte(FOUND_BY_HANDLE)?;
-                writer.u32(*mount)?;
-                writer.handle(handle)?;
-            }
-        }
+        let handle = handle.map(|(kind, bytes)| Handle(kind, bytes));
+        let found = match &located.way {
+            Way::None => format::Way::Not,
+            Way::Gone => format::Way::Gone,
+            Way::Path(path) => format::Way::Path(paths.write(path)),
+            Way::Handle(mount) => format::Way::Handle(*mount, handle.unwrap_or_default()),
+        };
         let is_there = !matches!(located.way, Way::Gone | Way::None);
         let verifies = is_there && self.config.migration.verify_handles;
-        writer.handle(handle.filter(|_| verifies))
-    }
-
-    fn write_opens(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        for (handle, file) in self.files.files.iter() {
-            writer.u64(handle)?;
-            writer.u64(file.node().0)?;
-            writer.u32(file.flags().cast_unsigned())?;
-            writer.byte(file.flock().map_or(0, lock_number))?;
-            writer.byte(u8::from(file.has_lower()))?;
-            if self.judge.has_policy() {
-                writer.u64(file.opener().word())?;
-                let route = self.files.route_of(file.guard(), FileHandle(handle));
-                writer.u32(route.map_or(0, Route::number))?;
-            }
-        }
-        for (handle, directory) in self.files.directories.iter() {
-            writer.u64(handle)?;
-            writer.u64(directory.node().0)?;
-            let whole = self.files.listing(&directory);
-            writer.u64(whole.file_system)?;
-            writer.u64(whole.ino)?;
-            if self.judge.has_policy() {
-                writer.u64(directory.opener().word())?;
-            }
-        }
-        Ok(())
+        writer.write(&Node {
+            node: inode.node().0,
+            lookups: inode.lookups(),
+            file_type: inode.file_type,
+            found,
+            expected: handle.filter(|_| verifies),
+        })
     }
 }
 
@@ -284,41 +284,15 @@ fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
 }
 
 /// The receiver finds an inode by one name.
-fn write_names(writer: &mut Writer<'_>, nodes: &[Located]) -> io::Result<()> {
-    let names: Vec<(NodeId, KnownName)> = nodes
-        .iter()
-        .flat_map(|located| {
-            let node = located.inode.node();
-            let all = located.inode.names().all().into_iter();
-            all.map(move |name| (node, name))
-        })
-        .collect();
+fn names_of(nodes: &[Located]) -> io::Result<Vec<(NodeId, KnownName)>> {
     let too_many = |located: &Located| located.inode.names().count() >= NAMES_OF_NODE_MAX;
-    if names.len() > NAMES_MAX as usize || nodes.iter().any(too_many) {
+    if nodes.iter().any(too_many) {
         return Err(invalid("the session knows too many names to be moved"));
     }
-    writer.u32(names.len() as u32)?;
-    for (node, name) in &names {
-        writer.u64(node.0)?;
-        writer.u64(name.directory.0)?;
-        writer.short(&name.name)?;
-    }
-    Ok(())
-}
-
-fn write_owners(writer: &mut Writer<'_>, held: &Held) -> io::Result<()> {
-    for (owner, ranges) in held {
-        let note = owner.note();
-        writer.u64(note.node.0)?;
-        writer.u64(note.owner.0)?;
-        writer.u64(note.handle.0)?;
-        writer.u32(note.pid)?;
-        writer.u32(ranges.len() as u32)?;
-        for range in ranges {
-            writer.byte(lock_number(range.kind))?;
-            writer.u64(range.start)?;
-            writer.u64(range.end)?;
-        }
-    }
-    Ok(())
+    let names = nodes.iter().flat_map(|located| {
+        let node = located.inode.node();
+        let all = located.inode.names().all().into_iter();
+        all.map(move |name| (node, name))
+    });
+    Ok(names.collect())
 }

@@ -38,18 +38,18 @@ pub(crate) struct Noting<'a> {
 
 impl Noting<'_> {
     fn note(self, name: &KnownName, rank: Rank) -> Option<u32> {
-        self.notes?.note_name(self.node, name, rank)
+        self.notes?.names.insert(self.node, name, rank)
     }
 
     fn is_latest(self, known: &Known) {
         if let (Some(notes), Some(index)) = (self.notes, known.noted) {
-            notes.name_is_latest(index);
+            notes.names.make_latest(index);
         }
     }
 
     fn forget(self, known: &Known) {
         if let (Some(notes), Some(index)) = (self.notes, known.noted) {
-            notes.forget_name(index);
+            notes.names.remove(index);
         }
     }
 }
@@ -187,7 +187,7 @@ impl Names {
 
     pub(crate) fn forget(&self, noting: Noting<'_>) {
         let mut slot = self.0.lock();
-        if slot.is_none() && noting.notes.is_none_or(|notes| !notes.has_names()) {
+        if slot.is_none() && noting.notes.is_none_or(|notes| !notes.names.are_used()) {
             return;
         }
         let list = slot.get_or_insert_default();

@@ -87,7 +87,7 @@ impl Nodes {
             self.slots.with_empty_blocks(|nodes| {
                 notes.give_nodes_back(&nodes, self.slots.generation_max());
             });
-            notes.give_names_back();
+            notes.names.give_back();
         }
     }
 

@@ -1,3 +1,4 @@
+use super::records::{Bytes, Shared, SharedRecords, Stated, Word};
 use super::*;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -136,7 +137,6 @@ fn a_mapping_for_reading_cannot_be_written_to() {
     assert_eq!(mapping.store_u16(0, 1, Ordering::Relaxed), Err(Outside));
     assert_eq!(mapping.store_u32(0, 1), Err(Outside));
     assert_eq!(mapping.store_u64(0, 1, Ordering::Relaxed), Err(Outside));
-    assert_eq!(mapping.add_u64(0, 1, Ordering::Relaxed), Err(Outside));
     assert_eq!(mapping.set_bits(0, 0xff), Err(Outside));
     assert_eq!(mapping.write_bytes(0, b"spoiled"), Err(Errno::FAULT));
     let mut copies = [[0; 9]; 2];
@@ -169,4 +169,41 @@ fn bytes_beyond_the_end_of_the_file_are_an_error_and_no_signal() {
     assert_eq!(&seen[..8], b"in time\0");
     ftruncate(&file, 0).unwrap();
     assert_eq!(mapping.read_bytes(0, &mut seen), Err(Errno::FAULT));
+}
+
+crate::shared_records! {
+    struct Pair {
+        one: Word,
+        bytes: Bytes<3>,
+    }
+}
+
+#[test]
+fn records_are_shared_at_their_places() {
+    fn mapped<R: Shared>(file: &OwnedFd, offset: u64, count: usize) -> Result<SharedRecords<R>> {
+        SharedRecords::new(file.as_fd(), offset, count)
+    }
+    assert_eq!(size_of::<Stated<Pair>>(), 40);
+    let file = memory(4096 + 400);
+    let [writer, reader] = [(); 2].map(|()| mapped::<Stated<Pair>>(&file, 4096, 10).unwrap());
+    assert_eq!(writer.len(), 10);
+    writer[9].one.store(5);
+    writer[9].one.add(u64::MAX);
+    writer[9].bytes.put(b"eleven byte").unwrap();
+    writer[9].state.raise(3);
+    writer[9].state.raise(2);
+    assert_eq!((reader[9].state.load(), reader[9].one.load()), (3, 4));
+    assert_eq!(reader[9].bytes.get(11).unwrap(), b"eleven byte");
+    assert_eq!(reader[9].bytes.get(25), None);
+    assert_eq!(writer[9].bytes.put(&[1; 25]), None);
+    assert_eq!(reader[8].one.load(), 0);
+    let mut state = [0; 8];
+    rustix::io::pread(&file, &mut state, 4096 + 9 * 40).unwrap();
+    assert_eq!(u64::from_ne_bytes(state), 3, "the state is first");
+    for (offset, count) in [(4096, 0), (4096, 11), (4097, 1), (4100, 1), (8192, 1)] {
+        let refused = mapped::<Stated<Pair>>(&file, offset, count).map(drop);
+        assert_eq!(refused, Err(Errno::INVAL), "{offset}, {count}");
+    }
+    let refused = mapped::<Word>(&file, 0, usize::MAX).map(drop);
+    assert_eq!(refused, Err(Errno::OVERFLOW));
 }
