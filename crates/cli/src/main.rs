@@ -104,10 +104,7 @@ fn main() -> ExitCode {
     if let Some(arguments) = virtiofsd::arguments(&arguments) {
         return finish(NAME, virtiofsd::run(arguments));
     }
-    if arguments
-        .first()
-        .is_some_and(|program| mount_helper::is_helper(program))
-    {
+    if mount_helper::is_called(&arguments) {
         return finish(mount_helper::NAMES[0], mount_helper::run(arguments));
     }
     if let Some(arguments) = bench_command::arguments(&arguments) {
