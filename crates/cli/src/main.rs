@@ -114,8 +114,16 @@ fn main() -> ExitCode {
         Some(first) if first == "run" => run::FAILED,
         _ => USAGE,
     };
-    match command_line::parse(arguments) {
+    match command_line::parse(&arguments) {
         Ok((name, mut matches)) => command_line::carry_out(&name, &mut matches),
-        Err(error) => arguments::refuse(&error, usage),
+        Err(error) => {
+            let status = arguments::refuse(&error, usage);
+            if error.use_stderr()
+                && let Some(line) = run::without_separator(&arguments)
+            {
+                report(format_args!("\nThe command stands after `--`: {line}"));
+            }
+            status
+        }
     }
 }

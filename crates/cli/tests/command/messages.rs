@@ -28,7 +28,8 @@ fn bad_options_name_the_fix_and_exit_with_2() {
 --writeback --cache=never: `writeback` contradicts `cache=never`:
 -o allow_root: use allow_other
 -o remount,ro: unmount and mount again
---log=thrufs=loudly: option `log`";
+--log=thrufs=loudly: option `log`
+-o log=nonsense: `nonsense` is no level; use error,";
     for case in cases.lines() {
         let (options, message) = case.split_once(": ").unwrap();
         let said = refused(&format!("mount {options} / /mnt"), message);
@@ -45,6 +46,22 @@ fn bad_options_name_the_fix_and_exit_with_2() {
         "",
     ] {
         refused(arguments, "");
+    }
+}
+
+#[test]
+fn run_without_separator_names_the_fix() {
+    for (arguments, meant) in [
+        ("run npm install -g x", "thrufs run -- npm install -g x"),
+        ("run npm", "thrufs run -- npm"),
+        ("run / npm install", "thrufs run / -- npm install"),
+    ] {
+        let output = run(Command::new(THRUFS).args(arguments.split(' ')));
+        fails(&output, 125, &format!("after `--`: {meant}\n"));
+    }
+    for arguments in [&["run", "--only"][..], &["run", "a", "b", "--", "c"]] {
+        let said = fails(&run(Command::new(THRUFS).args(arguments)), 125, "Usage");
+        assert!(!said.contains("after `--`"), "{said}");
     }
 }
 
