@@ -116,6 +116,10 @@ fn bad_paths_name_the_fix_and_exit_with_1() {
 #[test]
 fn manual_pages_pass_lint() {
     let place = TempDir::new().unwrap();
+    let mut nowhere = Command::new(THRUFS);
+    let output = run(nowhere.arg("man").current_dir(place.path()));
+    fails(&output, 2, "<DIR>");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     let directory = place.path().join("man");
     succeeded(&thrufs!("man", &directory));
     let commands = "bench ctl doctor explain mount policy run share unmount virtiofsd";
