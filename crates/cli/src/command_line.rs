@@ -53,7 +53,7 @@ struct CompletionsArguments {
 ///
 /// Invalid arguments; also help and version.
 pub(crate) fn parse(
-    arguments: impl IntoIterator<Item = OsString>,
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<(String, ArgMatches), clap::Error> {
     let mut matches = command(Purpose::Parsing).try_get_matches_from(arguments)?;
     Ok(matches

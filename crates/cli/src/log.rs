@@ -23,6 +23,7 @@ use std::time::Instant;
 use syslog::Syslog;
 use thrufs_hostdir::printable;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 const DEFAULT: &str = "info";
 
@@ -35,10 +36,17 @@ pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, StartupError> {
         .clone()
         .or_else(|| variable().filter(|value| !value.is_empty()));
     let directives = given.unwrap_or(DEFAULT.to_owned());
-    EnvFilter::try_new(&directives).map_err(|error| StartupError::Log {
-        directives,
-        problem: error.to_string(),
-    })
+    let wrong = |problem| StartupError::Log {
+        directives: directives.clone(),
+        problem,
+    };
+    // `EnvFilter` takes a word that is no level for a target, of which everything is logged.
+    let words = directives.split(',').map(str::trim);
+    for word in words.filter(|word| !word.is_empty() && !word.contains(['=', '['])) {
+        let level = word.parse::<LevelFilter>();
+        level.map_err(|_| wrong(format!("`{word}` is no level")))?;
+    }
+    EnvFilter::try_new(&directives).map_err(|error| wrong(error.to_string()))
 }
 
 /// Starts logging to standard error, or syslog. A worker's standard error is a pipe to its supervisor: a

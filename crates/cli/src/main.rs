@@ -104,10 +104,7 @@ fn main() -> ExitCode {
     if let Some(arguments) = virtiofsd::arguments(&arguments) {
         return finish(NAME, virtiofsd::run(arguments));
     }
-    if arguments
-        .first()
-        .is_some_and(|program| mount_helper::is_helper(program))
-    {
+    if mount_helper::is_called(&arguments) {
         return finish(mount_helper::NAMES[0], mount_helper::run(arguments));
     }
     if let Some(arguments) = bench_command::arguments(&arguments) {
@@ -117,8 +114,16 @@ fn main() -> ExitCode {
         Some(first) if first == "run" => run::FAILED,
         _ => USAGE,
     };
-    match command_line::parse(arguments) {
+    match command_line::parse(&arguments) {
         Ok((name, mut matches)) => command_line::carry_out(&name, &mut matches),
-        Err(error) => arguments::refuse(&error, usage),
+        Err(error) => {
+            let status = arguments::refuse(&error, usage);
+            if error.use_stderr()
+                && let Some(line) = run::without_separator(&arguments)
+            {
+                report(format_args!("\nThe command stands after `--`: {line}"));
+            }
+            status
+        }
     }
 }

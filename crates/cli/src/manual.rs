@@ -48,8 +48,8 @@ fn page(source: &str) -> String {
 #[derive(Parser)]
 #[command(name = "man")]
 pub(crate) struct ManArguments {
-    /// Where to write them
-    #[arg(id = "DIR", default_value = ".")]
+    /// The directory to write them to, created if needed
+    #[arg(id = "DIR")]
     directory: PathBuf,
 }
 

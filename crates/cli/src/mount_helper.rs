@@ -2,7 +2,12 @@
 //!
 //! `mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, with the exit statuses
 //! of mount(8). `-f` is "fake", not "foreground".
+//!
+//! mount.fuse(8) calls `thrufs SOURCE MOUNTPOINT -o OPTIONS`, for the type `fuse.thrufs` without a helper of that name,
+//! and for the type `fuse` with the source `thrufs#SOURCE`.
 
+use crate::arguments::Purpose;
+use crate::command_line;
 use crate::error::{CommandError, StartupError, USAGE};
 use crate::launch::{self, MountArguments};
 use crate::mounting::error::MountCommandError;
@@ -54,8 +59,19 @@ impl CommandError for HelperError {
     }
 }
 
-/// Whether the program is called as the helper.
-pub(crate) fn is_helper(program: &OsStr) -> bool {
+/// Whether the program is called as the helper, by mount(8) or by mount.fuse(8). Names of commands come first.
+pub(crate) fn is_called(arguments: &[OsString]) -> bool {
+    match arguments {
+        [program, ..] if is_helper(program) => true,
+        [_, source, _, flag, _] if flag == "-o" && !source.as_bytes().starts_with(b"-") => {
+            let command = command_line::command(Purpose::Parsing);
+            command.find_subcommand(source).is_none()
+        }
+        _ => false,
+    }
+}
+
+fn is_helper(program: &OsStr) -> bool {
     let name = Path::new(program).file_name().unwrap_or_default();
     NAMES.iter().any(|helper| name == OsStr::new(helper))
 }
@@ -157,6 +173,14 @@ mod tests {
         assert!(is_helper("/sbin/mount.thrufs".as_ref()));
         assert!(is_helper("mount.fuse.thrufs".as_ref()));
         assert!(!is_helper("/usr/bin/thrufs".as_ref()));
+        let is_called = |arguments: &str| {
+            let words = arguments.split(' ').map(OsString::from);
+            is_called(&words.collect::<Vec<_>>())
+        };
+        assert!(is_called("mount.thrufs") && is_called("thrufs /src /mnt -o rw"));
+        for others in ["thrufs share /src -o rw", "thrufs -o rw -o x", "thrufs a b"] {
+            assert!(!is_called(others), "{others}");
+        }
     }
 
     #[test]

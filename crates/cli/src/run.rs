@@ -39,7 +39,7 @@ use crate::options;
 use crate::output::{self, print};
 use crate::policy_file::PolicyFiles;
 use crate::source;
-pub(crate) use arguments::command;
+pub(crate) use arguments::{command, without_separator};
 pub(crate) use error::{FAILED, RunError};
 
 use arguments::{RunArguments, arguments};

@@ -5,7 +5,7 @@ use crate::arguments::{Purpose, occurrences, option_list, parsed, text};
 use crate::options::{self, OptionError, Setting, Use};
 use clap::{ArgMatches, Command, CommandFactory, Parser, ValueHint};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const RULES: &str = "Rules, in the order in which they are evaluated";
 const SANDBOX: &str = "The sandbox";
@@ -80,6 +80,25 @@ pub(crate) fn command(purpose: Purpose) -> Command {
     let list = option_list(purpose, Use::Mount);
     let list = list.help("Options of the mount, as for thrufs mount");
     RunArguments::command().next_help_heading(None).arg(list)
+}
+
+/// What a command line of `thrufs run` that lacks `--` probably means.
+pub(crate) fn without_separator(all: &[OsString]) -> Option<String> {
+    let words: Vec<_> = all.iter().map(|word| word.to_string_lossy()).collect();
+    let [_, run, words @ ..] = &words[..] else {
+        return None;
+    };
+    let first = words.first().filter(|first| !first.starts_with('-'))?;
+    if run != "run" || words.iter().any(|word| word == "--") {
+        return None;
+    }
+    let is_tree = words.len() > 1 && Path::new(&**first).is_dir();
+    let (tree, command) = words.split_at(usize::from(is_tree));
+    Some(
+        ["thrufs run", &tree.join(" "), "--", &command.join(" ")]
+            .join(" ")
+            .replace("  ", " "),
+    )
 }
 
 pub(crate) fn arguments(matches: &mut ArgMatches) -> Result<RunArguments, OptionError> {

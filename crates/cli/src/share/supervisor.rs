@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 use thrufs_hostdir::{CacheMode, Locks};
 use thrufs_sys::apart::Apart;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -217,9 +219,19 @@ impl ShareSupervisor {
                  that is open elsewhere needs cache=never,allow_mmap"
             );
         }
+        self.report_as_virtiofsd("Waiting for vhost-user socket connection...");
         systemd::notify_ready();
         log::limit();
         Ok(())
+    }
+
+    /// A line of virtiofsd's log, at any log level: Kata Containers waits for it.
+    fn report_as_virtiofsd(&self, what: &str) {
+        if self.once {
+            let mut now = String::new();
+            let _ = SystemTime.format_time(&mut Writer::new(&mut now));
+            report(format_args!("[{now} INFO  virtiofsd] {what}"));
+        }
     }
 
     fn serve(&mut self) -> Result<(), ShareError> {
@@ -350,7 +362,10 @@ impl ShareSupervisor {
         }
         tracing::info!("a virtual machine has connected");
         match Connection::begin(&stream, &self.config) {
-            Ok(connection) => self.assign(connection),
+            Ok(connection) => {
+                self.report_as_virtiofsd("Client connected, servicing requests");
+                self.assign(connection)
+            }
             Err(error) => {
                 tracing::warn!("cannot serve the front end: {error}");
                 Ok(())

@@ -28,7 +28,8 @@ fn bad_options_name_the_fix_and_exit_with_2() {
 --writeback --cache=never: `writeback` contradicts `cache=never`:
 -o allow_root: use allow_other
 -o remount,ro: unmount and mount again
---log=thrufs=loudly: option `log`";
+--log=thrufs=loudly: option `log`
+-o log=nonsense: `nonsense` is no level; use error,";
     for case in cases.lines() {
         let (options, message) = case.split_once(": ").unwrap();
         let said = refused(&format!("mount {options} / /mnt"), message);
@@ -45,6 +46,22 @@ fn bad_options_name_the_fix_and_exit_with_2() {
         "",
     ] {
         refused(arguments, "");
+    }
+}
+
+#[test]
+fn run_without_separator_names_the_fix() {
+    for (arguments, meant) in [
+        ("run npm install -g x", "thrufs run -- npm install -g x"),
+        ("run npm", "thrufs run -- npm"),
+        ("run / npm install", "thrufs run / -- npm install"),
+    ] {
+        let output = run(Command::new(THRUFS).args(arguments.split(' ')));
+        fails(&output, 125, &format!("after `--`: {meant}\n"));
+    }
+    for arguments in [&["run", "--only"][..], &["run", "a", "b", "--", "c"]] {
+        let said = fails(&run(Command::new(THRUFS).args(arguments)), 125, "Usage");
+        assert!(!said.contains("after `--`"), "{said}");
     }
 }
 
@@ -99,6 +116,10 @@ fn bad_paths_name_the_fix_and_exit_with_1() {
 #[test]
 fn manual_pages_pass_lint() {
     let place = TempDir::new().unwrap();
+    let mut nowhere = Command::new(THRUFS);
+    let output = run(nowhere.arg("man").current_dir(place.path()));
+    fails(&output, 2, "<DIR>");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     let directory = place.path().join("man");
     succeeded(&thrufs!("man", &directory));
     let commands = "bench ctl doctor explain mount policy run share unmount virtiofsd";

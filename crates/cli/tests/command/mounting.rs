@@ -448,6 +448,41 @@ fn fstab_lines_work_through_the_helper() {
 }
 
 #[test]
+fn mount_knows_the_type_directly_and_through_mount_fuse() {
+    let Some(ground) = Ground::new() else { return };
+    if !Path::new("/usr/sbin/mount.fuse").exists() {
+        return ground::skipped("mount.fuse: there is no package fuse3");
+    }
+    // In a mount namespace, whose /usr/sbin has these names of the program and what mount(8) needs.
+    let script = "set -e; sbin=$1 src=$2 mnt=$3; mkdir $sbin; cp -P /usr/sbin/mount.fuse* $sbin
+        ln -s $4 $sbin/thrufs; mount --bind $sbin /usr/sbin
+        try() { mount \"$@\" $mnt; cat $mnt/file; grep $mnt /proc/self/mountinfo >&2; umount $mnt; }
+        try -t fuse.thrufs -o allow_other,nosuid,nodev $src
+        try -t fuse -o ro thrufs#$src
+        ! mount -t fuse.thrufs -o alow_other $src $mnt
+        for name in thrufs fuse.thrufs; do
+            ln -s $4 $sbin/mount.$name; try -t $name $src
+        done";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command.args([&ground.path().join("sbin"), &ground.src, &ground.mnt]);
+    let output = run(command.arg(THRUFS));
+    let said = fails(&output, 0, "did you mean `allow_other`");
+    assert_eq!(ground::stdout(&output), "content".repeat(4), "{said}");
+    let mounts: Vec<_> = said.lines().filter(|l| l.contains(" - ")).collect();
+    for (mount, part) in mounts
+        .iter()
+        .zip(["allow_other", " ro,", "nosuid", "nosuid"])
+    {
+        assert!(
+            mount.contains("fuse.thrufs") && mount.contains(part),
+            "{mount}"
+        );
+    }
+    ground.wait_ended();
+}
+
+#[test]
 fn ordinary_user_mounts_through_fusermount3() {
     let Some(ground) = Ground::new() else { return };
     let test = "mounting::ordinary_user_mounts_through_fusermount3";
