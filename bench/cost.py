@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -106,6 +107,34 @@ def counts(process, operations):
     return {name: count for name, count in found.items() if count > 0.02}
 
 
+@contextmanager
+def serving(command, point, needs_ring):
+    """The process ids of a server that this command starts and that serves `point`, with a ring if it needs one."""
+    served = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while not os.path.ismount(point):
+            if served.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"bench: does not mount: {command}")
+            time.sleep(0.05)
+        time.sleep(0.3)
+        pids = processes(served.pid)
+        rings = [fd for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir() if "[io_uring]" in os.readlink(fd)]
+        if needs_ring and not rings:
+            sys.exit(f"bench: has no ring (fuse.enable_uring, liburing-dev, libnuma-dev?): {command}")
+        yield pids
+    finally:
+        subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
+        served.terminate()
+        served.wait()
+
+
+def end_cleanly():
+    """Has SIGTERM take mounts and servers away, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: ended"))
+
+
 def measure(run, server, row, place, is_counted):
     source, point = place / "source", place / "point"
     for directory in (source, point):
@@ -114,19 +143,7 @@ def measure(run, server, row, place, is_counted):
         (source / str(job)).mkdir()
         for number in range(run.count):
             (source / str(job) / f"f{number}").write_text("x")
-    served = subprocess.Popen([str(word) for word in (SERVERS | OWN)[server](source, point)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 20
-        while not os.path.ismount(point):
-            if served.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"bench: {server} does not mount")
-            time.sleep(0.05)
-        time.sleep(0.3)
-        pids = processes(served.pid)
-        rings = [fd for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir() if "[io_uring]" in os.readlink(fd)]
-        if (run.own or server in ("ring", "libfuse-uring")) and not rings:
-            sys.exit(f"bench: {server} has no ring: fuse.enable_uring, liburing-dev, libnuma-dev?")
+    with serving((SERVERS | OWN)[server](source, point), point, run.own or server in ("ring", "libfuse-uring")) as pids:
         Path("/proc/sys/vm/drop_caches").write_text("3")
         warm = "warm" if row in WARM else "cold"
         begin, code = OWN_ROWS[row] if run.own else ("", ROWS[row])
@@ -157,10 +174,6 @@ def measure(run, server, row, place, is_counted):
             name = re.sub(r"-?\d+$", "", name)
             by_name[name] = by_name.get(name, 0) + (spent - before.get(thread, (0,))[0]) / operations / 1000
         return max(spent for spent, _ in times) / run.count / 1000, sum(cpu for _, cpu in times) / operations / 1000, by_name
-    finally:
-        subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
-        served.terminate()
-        served.wait()
 
 
 def in_fresh(run, place, *what):
@@ -180,6 +193,7 @@ def in_fresh(run, place, *what):
 
 def main():
     run = arguments()
+    end_cleanly()
     if run.own:
         subprocess.run(["cargo", "build", "-q", "--release", "--locked", "-p", "thrufs", "--example", "hello"], cwd=PROJECT, check=True)
         for name in list(OWN)[1:]:

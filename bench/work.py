@@ -10,10 +10,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 
-from cost import PROJECT, SERVERS, processes
+from cost import PROJECT, SERVERS, end_cleanly, serving
 
 TARGETS = ["native", "thrufs", "opens=local", "libfuse-uring"]
 START = SERVERS | {
@@ -41,44 +42,28 @@ def shell(command, place):
     return time.monotonic() - start
 
 
-def serve(name, source, point):
-    served = subprocess.Popen([str(word) for word in START[name](source, point)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 20
-    while not os.path.ismount(point):
-        if served.poll() is not None or time.monotonic() > deadline:
-            sys.exit(f"bench: {name} does not mount")
-        time.sleep(0.05)
-    time.sleep(0.3)
-    rings = [fd for pid in processes(served.pid) for fd in Path(f"/proc/{pid}/fd").iterdir() if "[io_uring]" in os.readlink(fd)]
-    if not rings:
-        sys.exit(f"bench: {name} has no ring: fuse.enable_uring, liburing-dev, libnuma-dev?")
-    return served
-
-
 def once(name, place, scratch):
     source, point = place / "source", place / "point"
     source.mkdir()
     point.mkdir()
-    served = None if name == "native" else serve(name, source, point)
-    here = point if served else source
+    served = nullcontext() if name == "native" else serving(START[name](source, point), point, True)
+    here = source if name == "native" else point
     try:
-        times = {}
-        for row, command in ROWS.items():
-            os.sync()
-            if "cold" in row:
-                Path("/proc/sys/vm/drop_caches").write_text("3")
-            times[row] = shell(command.format(project=PROJECT, scratch=scratch), here)
-        return times
+        with served:
+            times = {}
+            for row, command in ROWS.items():
+                os.sync()
+                if "cold" in row:
+                    Path("/proc/sys/vm/drop_caches").write_text("3")
+                times[row] = shell(command.format(project=PROJECT, scratch=scratch), here)
+            return times
     finally:
-        if served:
-            subprocess.run(["umount", "--lazy", point], check=True)
-            served.wait()
         subprocess.run(["rm", "-rf", source, point], check=True)
 
 
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    end_cleanly()
     subprocess.run([PROJECT / "bench/peers/passthrough_hp", "install"], check=True)
     with tempfile.TemporaryDirectory(prefix="thrufs-work.") as directory:
         scratch, place = Path(directory), Path(directory) / "place"
@@ -93,6 +78,7 @@ def main():
         try:
             for number in range(rounds):
                 for name in TARGETS[number % len(TARGETS):] + TARGETS[:number % len(TARGETS)]:
+                    print(f"bench: round {number + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
                     found[name].append(once(name, place, scratch))
         finally:
             subprocess.run(["umount", place], check=True)

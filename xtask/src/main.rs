@@ -56,9 +56,9 @@ cargo xtask CHORE
                    cargo-mutants: --in-diff FILE, --file NAME, --shard K/N
   bench TABLE [ARG...]
                    bench/run.py: one of the published tables, Thrufs beside other servers (bench/README.md)
-  bench --shares, bench --window, bench --memory, bench --runs, bench --cost
+  bench --shares, bench --window, bench --memory, bench --runs, bench --cost, bench --work
                    shares beside virtiofsd, and through a DAX window; memory of idle mounts and of many
-                   files; programs in `thrufs run`; what operations on names cost
+                   files; programs in `thrufs run`; what operations on names cost; real work
   setup            installs what all chores use, and turns FUSE over io_uring on
   tools            lists what setup installs";
 

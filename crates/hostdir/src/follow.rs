@@ -488,10 +488,13 @@ impl PendingLookup<'_> {
         }
         // The next GETATTR marks it. Until then no event reports other names, or what is in a directory: but where
         // the file system is marked, if none was read before the inode was in the table.
-        let is_marked_later = !is_by_its_name || inode.is_directory();
-        let is_marked_later = is_marked_later
-            && !inode.followed.any(Followed::MARKED | Followed::REFUSED)
-            && (!watch.marks.follows_all_beside(inode) || watch.changes.anywhere_since(*seen));
+        let mut is_marked_later = (!is_by_its_name || inode.is_directory())
+            && !inode.followed.any(Followed::MARKED | Followed::REFUSED);
+        if is_marked_later {
+            watch.marks.note_file_system(inode);
+            is_marked_later = !inode.followed.any(Followed::BY_FILE_SYSTEM)
+                || watch.changes.anywhere_since(*seen);
+        }
         let mut attr = self.follow.attr_timeout(inode);
         if is_marked_later || was_silent {
             attr = zero;
@@ -616,8 +619,9 @@ mod tests {
         }
         let follow = followed(place.path(), true);
         let Some(follow) = follow.filter(|it| {
-            let watch = &it.started.get().unwrap().watch;
-            watch.marks.follows_all_beside(&it.tree.root)
+            let marks = &it.started.get().unwrap().watch.marks;
+            marks.note_file_system(&it.tree.root);
+            it.tree.root.followed.any(Followed::BY_FILE_SYSTEM)
         }) else {
             return thrufs_test_report::skipped("no marks of file systems (CAP_SYS_ADMIN)");
         };

@@ -88,17 +88,19 @@ pub(crate) fn without_separator(all: &[OsString]) -> Option<String> {
     let [_, run, words @ ..] = &words[..] else {
         return None;
     };
-    let first = words.first().filter(|first| !first.starts_with('-'))?;
     if run != "run" || words.iter().any(|word| word == "--") {
         return None;
     }
-    let is_tree = words.len() > 1 && Path::new(&**first).is_dir();
+    let is_tree = words.len() > 1 && Path::new(&*words[0]).is_dir();
     let (tree, command) = words.split_at(usize::from(is_tree));
-    Some(
-        ["thrufs run", &tree.join(" "), "--", &command.join(" ")]
-            .join(" ")
-            .replace("  ", " "),
-    )
+    command.first().filter(|first| !first.starts_with('-'))?;
+    let parts = [
+        &["thrufs".into(), "run".into()],
+        tree,
+        &["--".into()],
+        command,
+    ];
+    Some(parts.concat().join(" "))
 }
 
 pub(crate) fn arguments(matches: &mut ArgMatches) -> Result<RunArguments, OptionError> {

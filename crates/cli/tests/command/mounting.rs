@@ -470,6 +470,7 @@ fn mount_knows_the_type_directly_and_through_mount_fuse() {
     let said = fails(&output, 0, "did you mean `allow_other`");
     assert_eq!(ground::stdout(&output), "content".repeat(4), "{said}");
     let mounts: Vec<_> = said.lines().filter(|l| l.contains(" - ")).collect();
+    assert_eq!(mounts.len(), 4, "{said}");
     for (mount, part) in mounts
         .iter()
         .zip(["allow_other", " ro,", "nosuid", "nosuid"])

@@ -206,6 +206,23 @@ mod tests {
     }
 
     #[test]
+    fn the_end_is_asked_for_once_and_anew_later() {
+        let place = tempfile::tempdir().unwrap();
+        let fd: OwnedFd = std::fs::File::open(place.path()).unwrap().into();
+        let fill = |stream: &mut Stream, offset| {
+            stream.seek(fd.as_fd(), offset).unwrap();
+            stream.fill(fd.as_fd()).unwrap()
+        };
+        let mut stream = Stream::default();
+        assert!(fill(&mut stream, 0));
+        // All that there is was returned, with what the end said.
+        (stream.start, stream.position, stream.is_at_end) = (stream.end, 1 << 20, true);
+        std::fs::write(place.path().join("new"), "").unwrap();
+        assert!(!fill(&mut stream, 1 << 20));
+        assert!(!stream.is_at_end && fill(&mut stream, 0));
+    }
+
+    #[test]
     fn listing_buffer_is_freed_at_the_end() {
         let place = tempfile::tempdir().unwrap();
         let fd: OwnedFd = std::fs::File::open(place.path()).unwrap().into();

@@ -106,20 +106,15 @@ impl Marks {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether an inode is on a file system that is marked as a whole: the attributes of each are followed, whatever
-    /// its names are. Subvolumes may have marks of their own.
-    pub(super) fn follows_all_beside(&self, inode: &Inode) -> bool {
+    /// Notes of an inode that its attributes are followed, if its file system is marked as a whole: whatever its names
+    /// are. Subvolumes may have marks of their own.
+    pub(super) fn note_file_system(&self, inode: &Inode) {
         let mount = inode.mount();
-        let is_whole = || {
-            let known = self.file_systems.read();
-            let mut here = known.iter().filter(|it| it.mount == mount.index);
-            !mount.has_subvolumes() && here.any(|it| it.is_whole)
-        };
-        inode.followed.any(Followed::BY_FILE_SYSTEM)
-            || is_whole() && {
-                inode.followed.set(Followed::BY_FILE_SYSTEM);
-                true
-            }
+        let known = self.file_systems.read();
+        let mut here = known.iter().filter(|it| it.mount == mount.index);
+        if !mount.has_subvolumes() && here.any(|it| it.is_whole) {
+            inode.followed.set(Followed::BY_FILE_SYSTEM);
+        }
     }
 
     /// Whether an inode is marked, of a directory the names in it as well, perhaps from now on, for a user. A directory

@@ -137,8 +137,8 @@ impl Watch {
     /// The kernel drops the attributes of a node, and its data. False if it does not know it.
     fn drop_node(&self, node: NodeId, data: bool, notifier: &Notifier) -> Result<bool> {
         let inode = self.tree.nodes.get(node).ok();
-        // Who lists a directory at the moment goes on with what the kernel asks for; its attributes say that a copy is
-        // of an earlier state, but within a tick of the clock.
+        // A listing that is under way does not come from the kernel's copy. A copy that is finished before it is dropped
+        // is not used either, because the time of the directory has changed, unless within a tick of the clock.
         let data = data
             && inode
                 .as_ref()

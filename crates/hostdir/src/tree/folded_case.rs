@@ -1,7 +1,7 @@
 //! Directories that ignore case: under a policy, their names are refused.
 
 use super::Tree;
-use super::inode::{Inode, LowerMount};
+use super::inode::Inode;
 use super::magic::{EXT_MAGIC, F2FS_MAGIC, FOLDING_MAGICS, TMPFS_MAGIC};
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::ffi::{CStr, CString};
@@ -78,31 +78,25 @@ impl Tree {
     }
 }
 
-/// Whether names in a directory are found in other spellings (`chattr +F`, FAT).
+/// Whether names in a directory are found in other spellings (`chattr +F`, FAT). It may be `open` for reading.
 pub(crate) fn folds_case(
     tree: &Tree,
     directory: &Arc<Inode>,
     open: Option<BorrowedFd<'_>>,
 ) -> Result<bool> {
-    if !directory.mount().may_fold_some() {
-        return Ok(FOLDING_MAGICS.contains(&directory.mount().magic));
+    let magic = directory.mount().magic;
+    if !matches!(magic, EXT_MAGIC | F2FS_MAGIC | TMPFS_MAGIC) {
+        return Ok(FOLDING_MAGICS.contains(&magic));
     }
     let mut flags = match open {
         Some(fd) => rustix::fs::ioctl_getflags(fd),
-        None => rustix::fs::ioctl_getflags(tree.descriptor(directory)?),
+        None => rustix::fs::ioctl_getflags(tree.readable_descriptor(directory)?),
     };
     if let Err(rustix::io::Errno::BADF) = flags {
         let open = tree.open_inode(directory, libc::O_RDONLY | libc::O_DIRECTORY)?;
         flags = rustix::fs::ioctl_getflags(open);
     }
     Ok(flags.is_ok_and(|flags| flags.bits() & FS_CASEFOLD_FL != 0))
-}
-
-impl LowerMount {
-    /// Whether some of its directories may ignore case, which their flags tell.
-    pub(super) fn may_fold_some(&self) -> bool {
-        matches!(self.magic, EXT_MAGIC | F2FS_MAGIC | TMPFS_MAGIC)
-    }
 }
 
 /// Other names that a directory which ignores case takes for this one: with one character in the other

@@ -28,6 +28,15 @@ impl Tree {
         self.descriptor_within(inode, CLIMB_MAX)
     }
 
+    /// A directory's descriptor, readable unless one is cached already that is `O_PATH`.
+    pub(super) fn readable_descriptor(&self, directory: &Arc<Inode>) -> Result<Descriptor> {
+        if let Some(fd) = directory.cached_descriptor() {
+            return Ok(Descriptor::Cached(fd));
+        }
+        let fd = self.open_inode(directory, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        Ok(Descriptor::Cached(self.descriptors.keep(directory, fd)))
+    }
+
     /// The attributes of an inode.
     pub(crate) fn stat(&self, inode: &Arc<Inode>) -> Result<Statx> {
         stat_open(self.descriptor(inode)?)
@@ -51,7 +60,7 @@ impl Tree {
             return Ok(Descriptor::Cached(fd));
         }
         let opened = match inode.identity().handle() {
-            Some(handle) => self.open_to_keep(inode, handle),
+            Some(handle) => self.open_by_handle(inode, handle, libc::O_PATH | libc::O_NOFOLLOW),
             None => self.walk_again(inode, climb),
         };
         match opened {
@@ -66,18 +75,6 @@ impl Tree {
                 },
             },
         }
-    }
-
-    /// `O_PATH`; a directory whose flags are asked for before its names are followed, readable, if it may be read.
-    fn open_to_keep(&self, inode: &Inode, handle: (i32, &[u8])) -> Result<OwnedFd> {
-        if inode.is_directory() && inode.mount().may_fold_some() {
-            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-            let opened = self.open_by_handle(inode, handle, flags);
-            if opened.as_ref().err() != Some(&Errno::EACCES) {
-                return opened;
-            }
-        }
-        self.open_by_handle(inode, handle, libc::O_PATH | libc::O_NOFOLLOW)
     }
 
     fn open_by_handle(
