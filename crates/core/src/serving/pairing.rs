@@ -20,7 +20,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A sample with fewer requests is not worth a pair.
+/// A sample with fewer requests is not worth a pair, nor a sign of one that does well.
 const REQUESTS_MIN: u64 = 8;
 /// So many samples in a row have to show one caller.
 const LOOKS: u32 = 2;
@@ -111,13 +111,15 @@ impl Pairing {
         self.since = Some(now);
     }
 
-    /// Whether the pair should be dissolved. `stalled`: the reader has work and has not moved since the last
-    /// sample.
+    /// Whether the pair should be dissolved. `stalled`: the reader had work and did not get to it. One that has
+    /// answered all the same waited for its own caller, or for another reader of that (the RELEASE of one file,
+    /// which nobody waits for, and the OPEN of the next).
     pub fn should_unpair(&mut self, sample: Sample, stalled: bool) -> bool {
         if sample.requests > 0 {
             self.busy_looks += 1;
             self.served += sample.requests;
         }
+        let stalled = stalled && sample.requests < REQUESTS_MIN;
         stalled || !sample.one_caller() || self.is_slow()
     }
 
@@ -208,7 +210,9 @@ mod tests {
             assert!(!pairing.should_unpair(BUSY, false));
             assert!(!pairing.should_unpair(Sample::default(), false), "idle");
         }
-        assert!(pairing.should_unpair(BUSY, true));
+        assert!(!pairing.should_unpair(BUSY, true), "it is answered");
+        let requests = REQUESTS_MIN - 1;
+        assert!(pairing.should_unpair(Sample { requests, ..BUSY }, true));
         let changes = 20;
         let others = Sample { changes, ..BUSY };
         assert!(paired().should_unpair(others, false));
