@@ -1,5 +1,7 @@
-//! Memory of large requests is given back.
+//! Large requests: their memory is given back, and who may copy them.
 
+use rustix::process::Pid;
+use rustix::thread::sched_getaffinity;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -44,6 +46,32 @@ fn move_much_data(path: &Path) {
         file.write_all_at(buffer, at).unwrap();
         file.read_exact_at(buffer, at).unwrap();
     }
+}
+
+/// The threads of a process that may run on one CPU alone.
+fn bound_threads(process: u32) -> usize {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let is_bound = |thread: &fs::DirEntry| {
+        let thread = thread.file_name().to_str().unwrap().parse().ok();
+        sched_getaffinity(thread.and_then(Pid::from_raw)).is_ok_and(|cpus| cpus.count() == 1)
+    };
+    threads.filter(|it| is_bound(it.as_ref().unwrap())).count()
+}
+
+#[test]
+fn large_requests_of_one_cpu_are_copied_on_all() {
+    skip_if!(must_skip_ring());
+    let (ground, server) = serve(Lower::Tmpfs, "cache=never");
+    let (worker, path) = (server.worker(), ground.mnt().join("file"));
+    let at_first = bound_threads(worker);
+    assert!(at_first >= cpus().len(), "each queue has threads");
+    let copies = |cpu| on_cpu(cpu, || move_much_data(&path));
+    wait_until("threads to be free", || {
+        copies(cpus()[0]);
+        bound_threads(worker) < at_first
+    });
+    wait_until("threads to be back", || bound_threads(worker) == at_first);
+    server.stop();
 }
 
 fn gives_memory_back(lower: Lower, options: &str) {

@@ -5,6 +5,9 @@
 //! ([`crate::serving::Pairing`]). Such a thread gives way to everything else: when others keep it from
 //! running, it is returned to the ordinary class, for a rest that grows.
 //!
+//! **Large requests.** While those of one CPU alone are served and most have much data, the threads of its queue may
+//! run on all CPUs: one copies while the caller uses what came before.
+//!
 //! **Stalls.** When all threads of a queue sleep unexpectedly, another is started, with a ring of the
 //! reserve. It stays.
 
@@ -17,6 +20,7 @@ use crate::serving::{
     LOOK_INTERVAL, LiveGuard, Monitor, MonitorWaker, Pairing, Sample, start_monitor,
 };
 use crate::transport::Connection;
+use rustix::thread::CpuSet;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -46,6 +50,8 @@ struct MonitoredThread {
     pairing: Pairing,
     /// It is in the class `SCHED_IDLE`, besides being bound to its callers' CPU.
     is_paired: bool,
+    /// It may run on all CPUs.
+    is_free: bool,
     counts: (u64, u64),
     word: u64,
     same: u32,
@@ -73,21 +79,35 @@ impl<F: FileSystem> Monitor for RingMonitor<F> {
     fn look(&mut self, now: Instant) -> bool {
         self.add_new_threads();
         let mut busy = false;
-        for thread in &mut self.threads {
+        let mut asked = HashSet::new();
+        let connection = &self.pool.connection;
+        let take_sample = |thread: &mut MonitoredThread| {
             let sample = thread.take_sample();
+            if sample.requests > 0 {
+                asked.insert(thread.worker.group_number);
+            }
+            sample
+        };
+        let samples: Vec<_> = self.threads.iter_mut().map(take_sample).collect();
+        for (thread, sample) in self.threads.iter_mut().zip(samples) {
             busy |= sample.requests > 0 || thread.same > 0;
             if thread.worker.group.cpu.is_some() {
-                thread.pair_or_unpair(&self.pool.connection, sample, self.may_pair, now);
+                thread.pair_or_unpair(connection, sample, self.may_pair, now);
+                let mostly_large = sample.large * 2 > sample.requests;
+                if sample.requests > 0 {
+                    thread.set_free(mostly_large && asked.len() == 1, &connection.allowed);
+                }
             }
         }
         self.replace_stuck();
         busy
     }
 
-    /// Returns all threads to the ordinary class.
+    /// Returns all threads to the ordinary class, and to their CPUs.
     fn rest(&mut self) {
         for thread in &mut self.threads {
             thread.set_paired(false);
+            thread.set_free(false, &self.pool.connection.allowed);
             thread.pairing.ended();
         }
     }
@@ -143,6 +163,7 @@ impl MonitoredThread {
             id,
             pairing: Pairing::new(),
             is_paired: false,
+            is_free: false,
             same: 0,
             time: (Duration::ZERO, Duration::ZERO),
         }
@@ -199,6 +220,19 @@ impl MonitoredThread {
 
     fn is_stuck(&self, processes: &Processes) -> bool {
         self.same > 0 && (self.same >= RUNNING_LOOKS || !processes.wants_cpu(self.id))
+    }
+
+    fn set_free(&mut self, free: bool, allowed: &CpuSet) {
+        let free = free && !self.is_paired;
+        let (Some(cpu), true) = (self.worker.group.cpu, free != self.is_free) else {
+            return;
+        };
+        match free {
+            true => scheduling::release(self.id, allowed),
+            // EINVAL: the CPU is offline now.
+            false => drop(scheduling::move_to(self.id, cpu)),
+        }
+        self.is_free = free;
     }
 
     fn set_paired(&mut self, paired: bool) {
