@@ -26,6 +26,7 @@ pub(crate) mod restrictions;
 pub(crate) mod rules;
 mod runner;
 pub(crate) mod sandbox;
+mod sockets;
 mod standard_files;
 pub(crate) mod user;
 
@@ -104,7 +105,7 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
     let signals = SignalFd::block_and_open(&SIGNALS).map_err(system("receive signals"))?;
-    let report = arguments.report.then(Report::default);
+    let report = arguments.report.then(|| Report::new(arguments.no_network));
     let (log, copy) = log_outside(&files, &tree)?.unzip();
     let mut count = report.as_ref().map(Report::counting);
     let mut add = copy.as_ref().map(LogCopy::adding);

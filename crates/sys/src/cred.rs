@@ -231,6 +231,16 @@ pub fn unshare_ipc_namespace() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWIPC) }
 }
 
+/// Moves the calling thread into a new network namespace, which has a loopback interface that is
+/// [down](crate::socket::set_loopback_up).
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN, ENOSPC at the limit of namespaces.
+pub fn unshare_network_namespace() -> Result<()> {
+    // SAFETY: NEWNET leaves the descriptor table shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+}
+
 /// Sets the umask (0777) and returns the one from before. It is the thread's own only after
 /// [`unshare_fs_attributes`].
 pub fn set_umask(mask: u32) -> u32 {

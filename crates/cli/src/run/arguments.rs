@@ -15,8 +15,8 @@ const USAGE: &str =
     "thrufs run [OPTIONS] [DIR] -- COMMAND [ARG]…\n       thrufs run [OPTIONS] --show [DIR]";
 
 const EXAMPLES: &str = "\
-Not walled off: the network, environment variables, and, without --only, the rest of the home
-directory; see thrufs-run(1).
+Not walled off: the network without --no-network, environment variables, and, without --only, the
+rest of the home directory; see thrufs-run(1).
 
 PATTERN is relative to DIR: `secrets` at its top, `**/*.pem` at any depth. Quote it in a shell.
 Of --allow, --deny and --hide, the first in this order that matches applies.
@@ -59,6 +59,10 @@ pub(crate) struct RunArguments {
     /// The same, writable
     #[arg(long, value_name = "PATH", help_heading = SANDBOX)]
     pub(crate) also_write: Vec<PathBuf>,
+    /// No network but a loopback of its own, and no sockets of programs outside, but those that --also
+    /// shows
+    #[arg(long, help_heading = SANDBOX)]
+    pub(crate) no_network: bool,
     /// As root: the user of the command, by number or name [default: the owner of DIR]
     #[arg(long, value_hint = ValueHint::Username, help_heading = SANDBOX)]
     pub(crate) user: Option<String>,

@@ -8,7 +8,6 @@ use super::plan::SandboxPlan;
 use super::restrictions;
 use super::runner::SIGNALS;
 use super::sandbox::{Failure, failed_to, perform};
-use super::user::RunUser;
 use crate::channel::{Notice, ToParent};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{
@@ -19,6 +18,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::{Command, ExitCode};
 use thrufs_sys::cred;
+use thrufs_sys::socket::set_loopback_up;
 
 /// Exit statuses of a command that was not executed, as of env(1).
 const NOT_EXECUTABLE: i32 = 126;
@@ -35,7 +35,7 @@ fn run(runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
     follow().map_err(failed_to("follow the runner"))?;
     let gone = io::Error::from(io::ErrorKind::BrokenPipe);
     let plan = super::receive_plan(runner).ok_or(("receive from the runner".to_owned(), gone))?;
-    confine(&plan.user)?;
+    confine(&plan)?;
     // A change of user has cleared it.
     follow().map_err(failed_to("follow the runner"))?;
     let child = match start(&plan, command) {
@@ -63,7 +63,8 @@ fn run(runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
 }
 
 /// Gives up, for this process and the command, all that leads out.
-fn confine(user: &RunUser) -> Result<(), Failure> {
+fn confine(plan: &SandboxPlan) -> Result<(), Failure> {
+    let user = &plan.user;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, c"").map_err(failed_to("mount /proc"))?;
     if let Some(change) = &user.change {
@@ -83,13 +84,18 @@ fn confine(user: &RunUser) -> Result<(), Failure> {
     cred::unshare_mount_namespace().map_err(failed_to("create the second mount namespace"))?;
     forbid_cgroup_namespaces().map_err(failed_to("forbid cgroup namespaces"))?;
     cred::unshare_ipc_namespace().map_err(failed_to("create an IPC namespace"))?;
+    if plan.no_network {
+        let created = cred::unshare_network_namespace();
+        created.map_err(failed_to("create a network namespace"))?;
+        set_loopback_up().map_err(failed_to("bring up the loopback interface"))?;
+    }
     // The filter keeps keys away; `/proc/keys` would list those of the session. Without support, there are none.
     let _ = thrufs_sys::process::new_session_keyring();
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed_to("hide process 1"))?;
     cred::drop_from_all_sets(CapabilitySet::all()).map_err(failed_to("drop capabilities"))?;
     rustix::thread::set_no_new_privs(true).map_err(failed_to("give up new privileges"))?;
     restrictions::scope().map_err(failed_to("restrict signals and sockets"))?;
-    restrictions::filter_calls().map_err(failed_to("filter system calls"))
+    restrictions::filter_calls(!plan.no_network).map_err(failed_to("filter system calls"))
 }
 
 /// With one of its own the command could mount its cgroup, which the runner shares, and write to

@@ -26,6 +26,8 @@ pub(super) struct SandboxPlan {
     /// The terminal, which `/dev/console` becomes.
     pub(super) terminal: Option<OsString>,
     pub(super) user: RunUser,
+    /// No interface but a loopback of its own, and no sockets that lead out.
+    pub(super) no_network: bool,
     /// The audit log, which the command must not change.
     pub(super) covered: Option<OsString>,
 }
@@ -74,6 +76,7 @@ impl SandboxPlan {
             shown,
             terminal: standard_files::terminal().map(PathBuf::into_os_string),
             user,
+            no_network: arguments.no_network,
             covered: log.map(PathBuf::into_os_string),
         })
     }

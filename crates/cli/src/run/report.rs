@@ -26,6 +26,13 @@ use thrufs_policy::Policy;
 pub(super) struct Report(Arc<Mutex<Counts>>);
 
 impl Report {
+    pub(super) fn new(no_network: bool) -> Report {
+        Report(Arc::new(Mutex::new(Counts {
+            no_network,
+            ..Counts::default()
+        })))
+    }
+
     /// What counts a record, for the audit log thread.
     pub(super) fn counting(&self) -> impl FnMut(&str, bool) + Send + 'static {
         let counts = Arc::clone(&self.0);

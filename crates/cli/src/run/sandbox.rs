@@ -10,6 +10,7 @@
 use super::elsewhere::{self, Elsewhere, Part};
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
+use super::sockets;
 use super::user::RunUser;
 use crate::channel::{Notice, Order, ToParent};
 use crate::config::MountConfig;
@@ -239,6 +240,9 @@ impl Served {
             && log.exists()
         {
             empty.cover(log)?;
+        }
+        if plan.no_network {
+            cover_sockets(plan, tree, &outside, &empty)?;
         }
         empty.remove()?;
         Ok(Covered(orders))
@@ -526,6 +530,26 @@ fn cover_elsewhere(parts: &[Part], tree: &Path, empty: &Empty) -> Result<(), Fai
             Ok(view) => attach(&view, &place.path)
                 .map_err(failed_to(format!("cover {}", place.path.display())))?,
             _ => empty.cover(&place.path)?,
+        }
+    }
+    Ok(())
+}
+
+/// But for those that were named, to be seen.
+fn cover_sockets(
+    plan: &SandboxPlan,
+    tree: &Path,
+    outside: &Outside,
+    empty: &Empty,
+) -> Result<(), Failure> {
+    let is_named = |path: &PathBuf| plan.shown.iter().any(|shown| shown.path == **path);
+    for socket in sockets::bound_outside(tree)? {
+        if is_named(&socket) {
+            continue;
+        }
+        empty.cover_if_reached(&socket)?;
+        for place in outside.places(&socket)? {
+            empty.cover_if_reached(&place.path)?;
         }
     }
     Ok(())

@@ -24,6 +24,8 @@ const CREATED: u8 = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Counts {
+    /// Of the whole run.
+    pub(super) no_network: bool,
     pub(super) opens: u64,
     /// By the hash of the path.
     pub(super) files: HashMap<u64, u8>,
@@ -179,6 +181,7 @@ impl Counts {
             listed
         });
         let whole = json!({
+            "network": !self.no_network,
             "opens": self.opens,
             "files": self.totals,
             "uncounted_opens": self.uncounted_opens,

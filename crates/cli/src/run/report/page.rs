@@ -47,6 +47,9 @@ impl Counts {
             let records = counted(self.lost, "record");
             notes.push(format!("{records} could not be written to the audit log"));
         }
+        if self.no_network {
+            notes.push("there was no network".to_owned());
+        }
         let room = size.lines.saturating_sub(2 + notes.len()).max(1);
         let fits = sorted.len() <= room && self.unlisted == 0;
         let shown = if fits { sorted.len() } else { room - 1 };

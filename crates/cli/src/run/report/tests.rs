@@ -58,7 +58,7 @@ fn counts(records: impl IntoIterator<Item = Value>) -> Counts {
 
 #[test]
 fn files_are_counted_once_by_access_and_directories_are_not() {
-    let counts = counts([
+    let mut counts = counts([
         opened("a", "read", false),
         opened("a", "read", false),
         opened("a", "write", false),
@@ -71,6 +71,9 @@ fn files_are_counted_once_by_access_and_directories_are_not() {
         counts.page(&policy(), WIDE),
         "thrufs: 2 files read, 3 written, 2 created; no access refused\n"
     );
+    counts.no_network = true;
+    let page = counts.page(&policy(), WIDE);
+    assert!(page.ends_with("\n  there was no network\n"), "{page}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod git;
 mod lifetimes;
 mod mounts;
 mod names;
+mod network;
 mod processes;
 mod races;
 mod snapshots;
