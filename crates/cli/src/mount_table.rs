@@ -4,7 +4,8 @@
 //! source: the number of one that has ended is the next one's. Its path can be covered, moved or bound.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,18 @@ impl Mount {
 
 /// All mounts of the calling thread's namespace, in mount order.
 pub(crate) fn all() -> io::Result<Vec<Mount>> {
-    let text = std::fs::read("/proc/thread-self/mountinfo")?;
+    read(&open()?)
+}
+
+/// The table of this namespace, also for a process that has entered another. poll(2) reports changes, by POLLPRI.
+pub(crate) fn open() -> io::Result<File> {
+    File::open("/proc/thread-self/mountinfo")
+}
+
+pub(crate) fn read(mut table: &File) -> io::Result<Vec<Mount>> {
+    let mut text = Vec::new();
+    table.rewind()?;
+    table.read_to_end(&mut text)?;
     Ok(parse(&text).collect())
 }
 

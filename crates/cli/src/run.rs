@@ -16,6 +16,7 @@ mod arguments;
 mod elsewhere;
 mod error;
 mod git;
+mod host_mounts;
 pub(crate) mod init;
 mod log_copy;
 mod plan;

@@ -81,6 +81,17 @@ pub(super) fn places(mounts: &[Mount], parts: &[Part], tree: &Path) -> Vec<Elsew
     found
 }
 
+/// Whether what is beneath this mount could show a part, at a place that is covered by nothing but this mount. Where
+/// the part itself is, it is covered, also after directories were renamed.
+pub(super) fn uncovers(mounts: &[Mount], mount: &Mount, parts: &[Part]) -> bool {
+    let beneath = mounts.iter().find(|it| it.id == mount.parent);
+    let may_show = |it: &Mount| {
+        let mut parts = parts.iter();
+        parts.any(|part| part.device == it.device && part.id != it.id)
+    };
+    beneath.is_none_or(may_show)
+}
+
 /// The first mount in the tree that shows a part of it at another path, or a directory around it: rules by path would
 /// hold for one of the two. Root directories of containers may each have the devices and the kernel's file systems of
 /// this machine, which the sandbox does not show.
@@ -143,6 +154,21 @@ mod tests {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let both = places.into_iter();
         both.map(|it| (text(it.path), text(it.shows))).collect()
+    }
+
+    #[test]
+    fn mounts_on_another_mount_of_the_tree_s_file_system_uncover() {
+        let on = |parent, mount| Mount { parent, ..mount };
+        let mounts = [
+            mount(1, 1, "/", "/"),
+            mount(2, 1, "/", "/mnt/whole"),
+            on(1, mount(3, 2, "/", "/mnt/disk")),
+            on(2, mount(4, 2, "/", "/mnt/whole/home")),
+            on(9, mount(5, 2, "/", "/mnt/disk")),
+        ];
+        let parts = parts(&mounts, Path::new("/home/tree"));
+        let found = mounts[2..].iter().map(|it| uncovers(&mounts, it, &parts));
+        assert_eq!(found.collect::<Vec<_>>(), [false, true, true]);
     }
 
     #[test]

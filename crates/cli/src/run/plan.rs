@@ -81,6 +81,13 @@ impl SandboxPlan {
         })
     }
 
+    /// The directories that are empty, but for devices.
+    pub(super) fn empty(&self) -> Vec<PathBuf> {
+        let always = EMPTY.iter().filter_map(|it| std::fs::canonicalize(it).ok());
+        let home = self.empty_home.iter().map(PathBuf::from);
+        always.chain(home).collect()
+    }
+
     /// Whether `place` or something in it was named, to be seen.
     pub(super) fn shows_in(&self, place: &Path) -> bool {
         let mut shown = self.shown.iter().map(|shown| Path::new(&shown.path));

@@ -5,9 +5,11 @@
 //! namespace, in which all these mounts are locked (mount_namespaces(7)). This process stays in the PID
 //! namespace of the runner, whose numbers requests therefore carry, and ends with its child.
 //!
-//! Mounts that appear later outside do not appear here: they could show the tree.
+//! Mounts that appear later outside do not appear here: they could show the tree. Those that go
+//! [go here](super::host_mounts), for root.
 
 use super::elsewhere::{self, Elsewhere, Part};
+use super::host_mounts::{self, Copies, HostMounts};
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
 use super::sockets;
@@ -98,6 +100,7 @@ struct Entered {
 }
 
 struct Outside {
+    host: Option<HostMounts>,
     /// The mounts that were there.
     mounts: Vec<Mount>,
     /// Of them, what shows the tree.
@@ -108,6 +111,7 @@ struct Outside {
 struct Hidden {
     orders: Orders,
     outside: Outside,
+    hidden: host_mounts::Covered,
     empty: Empty,
     device: OwnedFd,
     /// What the tree is mounted on.
@@ -118,11 +122,17 @@ struct Hidden {
 struct Served {
     orders: Orders,
     outside: Outside,
+    hidden: host_mounts::Covered,
     empty: Empty,
 }
 
 /// Nothing shows the tree but the mount, and the audit log and the empty home are not shown anywhere.
-struct Covered(Orders);
+struct Covered {
+    orders: Orders,
+    host: Option<HostMounts>,
+    /// What is covered, and must stay so.
+    parts: Vec<Part>,
+}
 
 impl Orders {
     /// And the directory to be served.
@@ -140,6 +150,7 @@ impl Orders {
     }
 
     fn enter(self, source: OwnedFd) -> Result<Entered, Failure> {
+        let host = HostMounts::open(&self.plan).map_err(failed_to("read the mount table"))?;
         let source = enter(&self.plan.user, source)?;
         cred::die_with_parent().map_err(failed_to("follow the runner"))?;
         let mounts = mounts()?;
@@ -156,7 +167,11 @@ impl Orders {
         Ok(Entered {
             orders: self,
             source,
-            outside: Outside { mounts, parts },
+            outside: Outside {
+                host,
+                mounts,
+                parts,
+            },
         })
     }
 }
@@ -171,6 +186,7 @@ impl Entered {
         sent.map_err(failed_to("send the device"))?;
         // The command must reach what is created on the way to the tree.
         let umask = cred::set_umask(0o022);
+        let hidden = host_mounts::Covered::open(&self.outside.mounts, &plan.empty());
         hide(plan)?;
         let empty = Empty::new()?;
         let place = place_of(tree, &self.source, plan)?;
@@ -178,6 +194,7 @@ impl Entered {
         Ok(Hidden {
             orders: self.orders,
             outside: self.outside,
+            hidden,
             empty,
             device,
             place,
@@ -186,10 +203,12 @@ impl Entered {
 }
 
 impl Outside {
-    /// Where other mounts show what is hidden.
-    fn places(&self, hidden: &Path) -> Result<Vec<Elsewhere>, Failure> {
+    /// Where other mounts show what is hidden, whose parts are added to `all`.
+    fn places(&self, hidden: &Path, all: &mut Vec<Part>) -> Result<Vec<Elsewhere>, Failure> {
         let parts = elsewhere::parts(&self.mounts, hidden);
-        Ok(elsewhere::places(&mounts()?, &parts, hidden))
+        let places = elsewhere::places(&mounts()?, &parts, hidden);
+        all.extend(parts);
+        Ok(places)
     }
 }
 
@@ -201,6 +220,7 @@ impl Hidden {
             Ok(Some(Order::Served)) => Ok(Served {
                 orders: self.orders,
                 outside: self.outside,
+                hidden: self.hidden,
                 empty: self.empty,
             }),
             _ => Err(gone()),
@@ -212,18 +232,20 @@ impl Served {
     fn cover(self) -> Result<Covered, Failure> {
         let Served {
             orders,
-            outside,
+            mut outside,
+            hidden: covered,
             empty,
         } = self;
         let (plan, tree) = (&orders.plan, orders.tree());
+        let mut parts = Vec::new();
         for hidden in plan.empty_home.iter().chain(&plan.covered).map(Path::new) {
-            for place in outside.places(hidden)? {
+            for place in outside.places(hidden, &mut parts)? {
                 empty.cover(&place.path)?;
             }
         }
         let hidden = EMPTY.iter().chain(&["/dev", "/sys"]);
         for hidden in hidden.filter_map(|it| fs::canonicalize(it).ok()) {
-            for place in outside.places(&hidden)? {
+            for place in outside.places(&hidden, &mut parts)? {
                 if tree.starts_with(&place.path) {
                     let (place, hidden) = (place.path.display(), hidden.display());
                     report(format_args!(
@@ -245,14 +267,20 @@ impl Served {
             cover_sockets(plan, tree, &outside, &empty)?;
         }
         empty.remove()?;
-        Ok(Covered(orders))
+        covered.unmount();
+        parts.append(&mut outside.parts);
+        Ok(Covered {
+            host: outside.host,
+            parts,
+            orders,
+        })
     }
 }
 
 impl Covered {
     /// Starts process 1, and ends with it.
     fn start(self, runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
-        let Covered(orders) = self;
+        let orders = &self.orders;
         let (tree, directory) = (orders.tree(), Path::new(&orders.plan.directory));
         if change_directory(directory).is_err() {
             let (directory, shown) = (directory.display(), tree.display());
@@ -261,9 +289,16 @@ impl Covered {
             ));
             change_directory(tree).map_err(failed_to("enter the tree"))?;
         }
+        // With its own of this name, process 1 gets slaves of these mounts.
+        let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
+        mount_change("/", shared).map_err(failed_to("share the mounts with process 1"))?;
+        let copies = Copies::open().map_err(failed_to("open the mount table"))?;
         cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
         let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
         let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
+        if let Some(host) = self.host {
+            host.follow(&copies, &self.parts, tree, &child)?;
+        }
         // Its own report is what counts.
         let waited = child.wait().map(drop);
         // Stopped with the command, it would not see its end.
@@ -297,7 +332,7 @@ fn enter(user: &RunUser, source: OwnedFd) -> Result<OwnedFd, Failure> {
 }
 
 /// Opens a path that was resolved before. Who controls a directory above may have put a symbolic link there since.
-fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     lookup::without_links(path, OFlags::PATH, Mode::empty())
 }
 
@@ -305,14 +340,11 @@ fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
 fn place_of(tree: &Path, source: &OwnedFd, plan: &SandboxPlan) -> Result<OwnedFd, Failure> {
     let step = || failed_to(format!("find {} in the sandbox", tree.display()));
     let place = make(tree, true).map_err(step())?;
-    let home = plan.empty_home.iter().map(PathBuf::from);
-    let empty = EMPTY.iter().filter_map(|it| fs::canonicalize(it).ok());
-    let mut empty = empty.chain(home);
     let is_served = lookup::is_same(
         fstat(&place).map_err(step())?,
         fstat(source).map_err(step())?,
     );
-    match is_served || empty.any(|it| tree.starts_with(it)) {
+    match is_served || plan.empty().iter().any(|it| tree.starts_with(it)) {
         true => Ok(place),
         false => Err(failed_to("mount")(io::Error::other(format!(
             "{} was moved meanwhile",

@@ -15,6 +15,7 @@ mod policy;
 mod run_ends;
 mod run_escapes;
 mod run_ground;
+mod run_mounts;
 mod run_report;
 mod run_rules;
 mod run_terminal;

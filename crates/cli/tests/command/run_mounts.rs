@@ -1,0 +1,77 @@
+//! `thrufs run` beside what is mounted and unmounted on the host.
+
+use crate::ground::{self, Ground, mount_tmpfs, succeeded, thrufs};
+use crate::run_ground::{RunGround, Talk, Who, grounds};
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
+use std::fs;
+
+/// `thrufs unmount` fails while another mount namespace has the mount.
+#[test]
+fn what_the_host_unmounts_is_unmounted_in_runs_of_root() {
+    for run in grounds([Who::RootOnTreeOfUser, Who::RootOnTreeOfRoot]) {
+        let Some(ground) = Ground::new() else {
+            return;
+        };
+        let elsewhere = run.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        // In /tmp, which the sandbox covers, and where the command sees it, with something mounted on it.
+        succeeded(&ground.mount(&["-o", "allow_other"]));
+        succeeded(&thrufs!(
+            "mount",
+            "-o",
+            "allow_other",
+            &ground.src,
+            &elsewhere
+        ));
+        let script = format!(
+            "cd {0}; cat file; echo; echo up; read go; cd /; ls {0}; echo looked; read go",
+            elsewhere.display()
+        );
+        let mut talk = Talk::start(run.thrufs_run(&[]).args(["sh", "-c", &script]));
+        talk.wait_for("up");
+        succeeded(&thrufs!("unmount", &ground.mnt));
+        // While it is in use, it goes lazily.
+        unmount(&elsewhere, UnmountFlags::empty()).unwrap();
+        talk.say("go");
+        talk.wait_for("looked");
+        ground::wait_for("the server to end", || {
+            ground::processes("--worker", &elsewhere).is_empty()
+        });
+        talk.say("go");
+        let output = talk.end();
+        succeeded(&output);
+        assert_eq!(ground::stdout(&output), "content\n");
+    }
+}
+
+/// Covered by another mount, the tree is not covered by the view.
+#[test]
+fn what_covers_the_tree_stays_when_the_host_unmounts_it() {
+    let Some(run) = RunGround::new(Who::RootOnTreeOfUser) else {
+        return;
+    };
+    let whole = run.path().join("whole");
+    fs::create_dir(&whole).unwrap();
+    mount_bind(run.path(), &whole).unwrap();
+    let cover = whole.join("around");
+    mount_tmpfs(&cover);
+    let secret = cover.join("tree/.env");
+    let probe = run.path().join("probe");
+    fs::create_dir(&probe).unwrap();
+    mount_tmpfs(&probe);
+    fs::write(probe.join("file"), "").unwrap();
+    let script = format!(
+        "echo up; read go; while test -e {}/file; do sleep 0.01; done; cat {}",
+        probe.display(),
+        secret.display()
+    );
+    let mut talk = Talk::start(run.thrufs_run(&[]).args(["sh", "-c", &script]));
+    talk.wait_for("up");
+    unmount(&cover, UnmountFlags::empty()).unwrap();
+    assert!(fs::exists(&secret).unwrap());
+    unmount(&probe, UnmountFlags::empty()).unwrap();
+    talk.say("go");
+    let output = talk.end();
+    unmount(&whole, UnmountFlags::DETACH).unwrap();
+    ground::fails(&output, 1, "No such file or directory");
+}
