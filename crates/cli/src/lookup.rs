@@ -96,6 +96,11 @@ pub(crate) fn without_links(path: &Path, flags: OFlags, mode: Mode) -> rustix::i
     rustix::fs::openat2(CWD, path, flags, mode, ResolveFlags::NO_SYMLINKS)
 }
 
+/// Opens a path that was resolved before. Who controls a directory above may have put a symbolic link there since.
+pub(crate) fn open_resolved(path: &Path) -> rustix::io::Result<OwnedFd> {
+    without_links(path, OFlags::PATH, Mode::empty())
+}
+
 /// The path of an open file, without symbolic links.
 ///
 /// # Errors

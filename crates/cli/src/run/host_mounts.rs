@@ -7,8 +7,8 @@
 //! In a user namespace, of an ordinary user, copies are locked (mount_namespaces(7)): they stay until the end.
 
 use super::elsewhere::{self, Part};
+use super::error::{Failure, failed_to};
 use super::plan::SandboxPlan;
-use super::sandbox::{Failure, failed_to, open};
 use crate::lookup;
 use crate::mount_table::{self, Mount};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -104,7 +104,7 @@ impl Copies {
             return Ok(());
         }
         // The directories above may be others by now.
-        let place = open(&copy.path)?;
+        let place = lookup::open_resolved(&copy.path)?;
         let number = place.as_raw_fd().to_string();
         let about = Path::new("../fdinfo").join(&number);
         match mount_table::field(about, "mnt_id:") == Some(copy.id) {
@@ -127,7 +127,11 @@ impl Covered {
             around.is_some_and(|it| it.id == mount.parent)
         };
         let beneath = mounts.iter().filter(is_beneath);
-        Covered(beneath.filter_map(|it| open(&it.path).ok()).collect())
+        Covered(
+            beneath
+                .filter_map(|it| lookup::open_resolved(&it.path).ok())
+                .collect(),
+        )
     }
 
     /// Once no path leads to them any more. Where they are locked, they stay.

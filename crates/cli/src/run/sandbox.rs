@@ -9,6 +9,7 @@
 //! [go here](super::host_mounts), for root.
 
 use super::elsewhere::{self, Elsewhere, Part};
+use super::error::{Failure, failed_to};
 use super::host_mounts::{self, Copies, HostMounts};
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
@@ -17,7 +18,7 @@ use super::user::RunUser;
 use crate::channel::{Notice, Order, ToParent};
 use crate::config::MountConfig;
 use crate::confinement::{clone_tree, set_attributes};
-use crate::lookup;
+use crate::lookup::{self, open_resolved as open};
 use crate::mount_table::{self, Mount};
 use crate::mounting;
 use crate::output::report;
@@ -41,14 +42,6 @@ use thrufs_sys::cred;
 
 /// The device nodes of the sandbox.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-
-/// What failed, and how.
-pub(super) type Failure = (String, io::Error);
-
-pub(super) fn failed_to<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Failure {
-    let step = step.into();
-    move |error| (step, error.into())
-}
 
 /// The process. Signals of the terminal are blocked, by the runner.
 pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
@@ -264,7 +257,7 @@ impl Served {
             empty.cover(log)?;
         }
         if plan.no_network {
-            cover_sockets(plan, tree, &outside, &empty)?;
+            parts.extend(cover_sockets(plan, tree, &outside, &empty)?);
         }
         empty.remove()?;
         covered.unmount();
@@ -329,11 +322,6 @@ fn enter(user: &RunUser, source: OwnedFd) -> Result<OwnedFd, Failure> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(failed_to("make the mounts private"))?;
     open(Path::new(".")).map_err(failed_to("open the tree"))
-}
-
-/// Opens a path that was resolved before. Who controls a directory above may have put a symbolic link there since.
-pub(super) fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
-    lookup::without_links(path, OFlags::PATH, Mode::empty())
 }
 
 /// The mount point: the directory that is served, or a new one where the sandbox is empty.
@@ -567,24 +555,25 @@ fn cover_elsewhere(parts: &[Part], tree: &Path, empty: &Empty) -> Result<(), Fai
     Ok(())
 }
 
-/// But for those that were named, to be seen.
+/// But for those that were named, to be seen. Returns the parts that are covered.
 fn cover_sockets(
     plan: &SandboxPlan,
     tree: &Path,
     outside: &Outside,
     empty: &Empty,
-) -> Result<(), Failure> {
+) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
     let is_named = |path: &PathBuf| plan.shown.iter().any(|shown| shown.path == **path);
     for socket in sockets::bound_outside(tree)? {
         if is_named(&socket) {
             continue;
         }
         empty.cover_if_reached(&socket)?;
-        for place in outside.places(&socket)? {
+        for place in outside.places(&socket, &mut parts)? {
             empty.cover_if_reached(&place.path)?;
         }
     }
-    Ok(())
+    Ok(parts)
 }
 
 /// A cover on a file's mount is on the file itself, and goes when the command removes the file from the tree:

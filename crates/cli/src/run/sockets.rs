@@ -4,7 +4,7 @@
 //! not there. Of the others, what is bound when the sandbox is built is covered. What a program outside binds later, or
 //! by a relative path, or in another network namespace, is not.
 
-use super::sandbox::{Failure, failed_to};
+use super::error::{Failure, failed_to};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
