@@ -63,8 +63,6 @@ pub(crate) struct Follow {
     hides: Arc<AtomicBool>,
     /// Until it is started.
     mounts: Mutex<Option<MountTable>>,
-    /// Made before the process is confined: no ring is made after.
-    group: Mutex<Option<rustix::io::Result<Group>>>,
     started: OnceLock<Started>,
     /// Changes by the kernel above that have begun and ended: renames, and of extended attributes.
     own_changes: [AtomicU64; 2],
@@ -126,10 +124,9 @@ impl Follow {
     pub(crate) fn new(tree: Arc<Tree>, config: Arc<Config>) -> Follow {
         Follow {
             tree,
+            config,
             hides: Arc::default(),
             mounts: Mutex::new(None),
-            group: Mutex::new(config.follows().then(Group::new)),
-            config,
             started: OnceLock::new(),
             own_changes: Default::default(),
         }
@@ -193,9 +190,7 @@ impl Follow {
             mounts_are_private: self.mounts.lock().as_ref().is_some_and(|it| it.is_private),
         };
         let server_uid = self.tree.credentials.server_uid;
-        let group = self.group.lock().take().unwrap_or_else(Group::new);
-        let group = group.map_err(|error| error.to_string())?;
-        let marks = Marks::new(group, wanted, server_uid);
+        let marks = Marks::new(wanted, server_uid).map_err(|error| error.to_string())?;
         marks
             .mark(&self.tree, &self.tree.root, None, None)
             .map_err(|error| format!("cannot mark the source: {error}"))?;
@@ -538,7 +533,7 @@ mod tests {
             whole_file_systems,
             mounts_are_private: false,
         };
-        let marks = Marks::new(Group::new().ok()?, wanted, 0);
+        let marks = Marks::new(wanted, 0).ok()?;
         marks.mark(&tree, &tree.root, None, None).ok()?;
         let probe = std::fs::File::open(place.join("log")).unwrap();
         marks.ignore_data(probe.as_fd()).ok()?;

@@ -10,11 +10,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::io_uring::new_ring;
 use crate::proc_fd::Link;
 use crate::raw::check_int;
-use ::io_uring::IoUring;
-use ::io_uring::squeue::Entry128;
 use rustix::io::Result;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -44,11 +41,9 @@ pub const OF_ENTRIES: u64 = libc::FAN_EVENT_ON_CHILD;
 
 /// A group of marks and their queue of events, 16,384 of them unless `fs.fanotify.max_queued_events` says
 /// otherwise.
+#[derive(Debug)]
 pub struct Group {
     fd: OwnedFd,
-    /// An idle ring, which has the group as a registered file. To release a group with marks the kernel waits for an
-    /// SRCU grace period, some 15 ms, in which the process does not end: by the ring, it does so in a thread of its own.
-    _released_later: Option<IoUring<Entry128>>,
     has_unlimited_marks: bool,
 }
 
@@ -74,7 +69,6 @@ impl Group {
         Ok(Group {
             // SAFETY: a new descriptor, owned from here on.
             fd: unsafe { OwnedFd::from_raw_fd(group) },
-            _released_later: new_ring(1, &[group], &[]).ok(),
             has_unlimited_marks,
         })
     }

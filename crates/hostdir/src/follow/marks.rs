@@ -71,12 +71,13 @@ impl FileSystem {
 }
 
 impl Marks {
-    pub(super) fn new(group: Group, mut wanted: Wanted, server_uid: u32) -> Marks {
+    pub(super) fn new(mut wanted: Wanted, server_uid: u32) -> Result<Marks> {
+        let group = Group::new()?;
         if !group.has_unlimited_marks() {
             wanted.most = wanted.most.min(marks_of_user() / 2);
         }
         let most = wanted.most;
-        Marks {
+        Ok(Marks {
             wanted,
             groups: RwLock::new(vec![Arc::new(group)]),
             has_new_group: AtomicBool::new(false),
@@ -87,7 +88,7 @@ impl Marks {
             file_systems: RwLock::default(),
             has_aliases: AtomicBool::new(false),
             logged: AtomicBool::new(false),
-        }
+        })
     }
 
     /// The groups whose events are to be read.

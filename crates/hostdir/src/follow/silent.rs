@@ -204,7 +204,6 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
     use thrufs_sys::fanotify::BUFFER_BYTES;
-    use thrufs_sys::fanotify::Group;
 
     /// A directory whose changes are reported.
     struct Watched {
@@ -225,7 +224,7 @@ mod tests {
                 whole_file_systems: false,
                 mounts_are_private: false,
             };
-            let marks = Marks::new(Group::new().ok()?, wanted, 0);
+            let marks = Marks::new(wanted, 0).ok()?;
             marks.mark(&tree, &tree.root, None, None).ok()?;
             let silent = Silent::default();
             let watched = Watched {
