@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 use thrufs_sys::handle::{FileHandleBuf, name_to_handle, open_by_handle};
 use thrufs_testing::process::Process;
+use thrufs_testing::while_repeating;
 use thrufs_tests::acknowledged::{check_blocks, write_and_sync};
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::is_unmounted_within;
@@ -405,41 +406,34 @@ fn passthrough_files_need_no_descriptors() {
 fn a_server_that_ends_unmounts_no_other_mount() {
     over_each(|transport| {
         let others = tempfile::tempdir().unwrap();
-        let ended = AtomicU64::new(0);
-        thread::scope(|scope| {
-            let other = scope.spawn(|| mount_and_unmount(others.path(), &ended));
+        let places: Vec<_> = (0..20)
+            .map(|at| others.path().join(at.to_string()))
+            .collect();
+        let (mut next, mut lost) = (places.iter().cycle(), 0);
+        let mount = |place: &PathBuf| {
+            let (flags, data) = (rustix::mount::MountFlags::empty(), None::<&std::ffi::CStr>);
+            rustix::mount::mount("other", place, "tmpfs", flags, data).unwrap();
+        };
+        for place in &places {
+            fs::create_dir(place).unwrap();
+            mount(place);
+        }
+        // Each is there for a while.
+        let others = || {
+            let place = next.next().unwrap();
+            lost += usize::from(rustix::mount::unmount(place, UnmountFlags::DETACH).is_err());
+            mount(place);
+            thread::sleep(Duration::from_micros(300));
+        };
+        while_repeating([others], || {
             for _ in 0..40 {
                 let ground = Ground::prepare(Lower::Default).unwrap();
                 Server::start(&ground, &transport.with(""), None).stop();
             }
-            ended.store(1, Ordering::SeqCst);
-            assert_eq!(other.join().unwrap(), 0, "mounts of others were taken away");
         });
-    });
-}
-
-/// Mounts in a directory, one after the other, and unmounts each after a while. Returns how many were gone
-/// by then.
-fn mount_and_unmount(dir: &Path, ended: &AtomicU64) -> usize {
-    const AT_ONCE: usize = 20;
-    let places: Vec<_> = (0..AT_ONCE).map(|at| dir.join(at.to_string())).collect();
-    let mut lost = 0;
-    for round in 0.. {
-        let place = &places[round % AT_ONCE];
-        if round < AT_ONCE {
-            fs::create_dir(place).unwrap();
-        } else {
+        for place in &places {
             lost += usize::from(rustix::mount::unmount(place, UnmountFlags::DETACH).is_err());
         }
-        if ended.load(Ordering::SeqCst) != 0 && round % AT_ONCE == 0 {
-            break;
-        }
-        let (flags, data) = (rustix::mount::MountFlags::empty(), None::<&std::ffi::CStr>);
-        rustix::mount::mount("other", place, "tmpfs", flags, data).unwrap();
-        thread::sleep(Duration::from_micros(300));
-    }
-    for place in &places[1..] {
-        let _ = rustix::mount::unmount(place, UnmountFlags::DETACH);
-    }
-    lost
+        assert_eq!(lost, 0, "mounts of others were taken away");
+    });
 }

@@ -11,7 +11,7 @@ use super::error::{Failure, failed_to};
 use super::plan::SandboxPlan;
 use crate::lookup;
 use crate::mount_table::{self, Mount};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -20,6 +20,12 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
+
+/// Between two looks at the table.
+const REST: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 pub(super) struct HostMounts {
     /// Opened outside of the sandbox: a table is that of the namespace in which it was opened.
@@ -61,10 +67,11 @@ impl HostMounts {
             let Ok(now) = mount_table::read(&self.table) else {
                 continue;
             };
-            let is_gone = |it: &mut Mount| {
-                !now.iter()
-                    .any(|now| now.id == it.id && now.device == it.device)
+            // The kernel gives the numbers of what is gone to the next.
+            let is_it = |it: &Mount, now: &Mount| {
+                (now.id, now.device, &now.path) == (it.id, it.device, &it.path)
             };
+            let is_gone = |it: &mut Mount| !now.iter().any(|now| is_it(it, now));
             let gone: Vec<Mount> = self.mounts.extract_if(.., is_gone).collect();
             let on_the_way = |it: &&Mount| tree.starts_with(&it.path);
             for mount in gone.iter().rev().filter(|it| !on_the_way(it)) {
@@ -72,6 +79,8 @@ impl HostMounts {
                     tracing::debug!(path = ?mount.path, %error, "still mounted in the sandbox");
                 }
             }
+            // A host may mount thousands of file systems a second.
+            let _ = poll(&mut polled[..1], Some(&REST));
         }
     }
 }

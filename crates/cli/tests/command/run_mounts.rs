@@ -24,7 +24,8 @@ fn what_the_host_unmounts_is_unmounted_in_runs_of_root() {
             &elsewhere
         ));
         let script = format!(
-            "cd {0}; cat file; echo; echo up; read go; cd /; ls {0}; echo looked; read go",
+            "cd {0}; cat file; echo; echo up; read go; cd /; while test -e {0}/file; do sleep 0.01; done; \
+             echo looked; read go",
             elsewhere.display()
         );
         let mut talk = Talk::start(run.thrufs_run(&[]).args(["sh", "-c", &script]));
