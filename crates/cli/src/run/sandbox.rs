@@ -111,8 +111,12 @@ struct Entered {
     outside: Outside,
 }
 
-/// The mounts that were there.
-struct Outside(Vec<Mount>);
+struct Outside {
+    /// The mounts that were there.
+    mounts: Vec<Mount>,
+    /// Of programs outside, where there is to be no network.
+    sockets: Vec<PathBuf>,
+}
 
 /// What leads out is hidden.
 struct Hidden {
@@ -180,9 +184,14 @@ impl Orders {
                 io::Error::other(why),
             ));
         }
+        let sockets = match self.plan.no_network {
+            true => sockets::bound_outside(self.tree()),
+            false => Ok(Vec::new()),
+        };
+        let sockets = sockets.map_err(failed_to("list the Unix sockets"))?;
         Ok(Entered {
             orders: self,
-            outside: Outside(mounts),
+            outside: Outside { mounts, sockets },
         })
     }
 }
@@ -219,7 +228,7 @@ impl Entered {
 impl Outside {
     /// Where other mounts show what is hidden.
     fn places(&self, hidden: &Path) -> Result<Vec<Elsewhere>, Failure> {
-        let parts = elsewhere::parts(&self.0, hidden);
+        let parts = elsewhere::parts(&self.mounts, hidden);
         Ok(elsewhere::places(&mounts()?, &parts, hidden))
     }
 }
@@ -276,9 +285,7 @@ impl Served {
         {
             empty.cover(log)?;
         }
-        if plan.no_network {
-            cover_sockets(plan, tree, &outside, &empty)?;
-        }
+        cover_sockets(plan, &outside, &empty)?;
         empty.remove()?;
         Ok(Covered(orders))
     }
@@ -569,20 +576,11 @@ fn cover_elsewhere(directory: &Directory, empty: &Empty) -> Result<(), Failure> 
 }
 
 /// But for those that were named, to be seen.
-fn cover_sockets(
-    plan: &SandboxPlan,
-    tree: &Path,
-    outside: &Outside,
-    empty: &Empty,
-) -> Result<(), Failure> {
-    let is_named = |path: &PathBuf| plan.shown.iter().any(|shown| shown.path == **path);
-    let bound = sockets::bound_outside(tree).map_err(failed_to("list the Unix sockets"))?;
-    for socket in bound {
-        if is_named(&socket) {
-            continue;
-        }
-        empty.cover_if_reached(&socket)?;
-        for place in outside.places(&socket)? {
+fn cover_sockets(plan: &SandboxPlan, outside: &Outside, empty: &Empty) -> Result<(), Failure> {
+    let is_named = |path: &&PathBuf| plan.shown.iter().any(|shown| shown.path == ***path);
+    for socket in outside.sockets.iter().filter(|it| !is_named(it)) {
+        empty.cover_if_reached(socket)?;
+        for place in outside.places(socket)? {
             empty.cover_if_reached(&place.path)?;
         }
     }

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 pub(super) fn bound_outside(tree: &Path) -> io::Result<Vec<PathBuf>> {
     let text = fs::read("/proc/thread-self/net/unix")?;
     let paths = text.split(|byte| *byte == b'\n').filter_map(path_in);
-    // It is absent where the sandbox is empty.
     let found = paths.filter_map(|path| fs::canonicalize(path).ok());
     let is_socket = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| it.file_type().is_socket());
     Ok(found
