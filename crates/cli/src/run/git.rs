@@ -470,7 +470,9 @@ impl GitPlaces {
                 self.add_file(&self.expand(base, &value), scope, found);
                 continue;
             }
-            if has_password(&key, &value) && real.starts_with(&self.tree) {
+            let is_shown = self.directory.as_ref().map(|it| &it.path);
+            let mut is_shown = is_shown.into_iter().chain([&self.tree]);
+            if has_password(&key, &value) && is_shown.any(|it| real.starts_with(it)) {
                 // `url.<base>.insteadOf` has it in the name.
                 let name = path_of_text(key.split("://").next().unwrap_or_default());
                 let name = name.display().to_string();

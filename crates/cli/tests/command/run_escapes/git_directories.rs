@@ -220,3 +220,26 @@ fn other_mounts_of_a_git_directory_show_what_its_policy_shows() {
         fails(&ground.shell(&[], "true"), 125, "shows a part of it again");
     }
 }
+
+/// As of the tree.
+#[test]
+fn passwords_and_what_is_left_in_a_git_directory_are_said() {
+    for mut ground in grounds([Who::User, Who::RootOnTreeOfUser]) {
+        let [directory, _] = laid_out(&mut ground, 0, 0);
+        let mut git = ground.outside("git");
+        git.args(["remote", "add", "o", "https://ann:secret@host/x"]);
+        succeeded(&run(git.current_dir(&ground.tree)));
+        let left = "worktrees/tree/rebase-merge/git-rebase-todo";
+        let script = "cd $(git rev-parse --git-dir) && mkdir rebase-merge && echo x >rebase-merge/git-rebase-todo";
+        let output = ground.shell(&[], script);
+        succeeded(&output);
+        let said = stderr(&output);
+        for expected in [
+            "remote.o.url in ",
+            &directory.join(left).display().to_string(),
+        ] {
+            assert!(said.contains(expected), "{said}");
+        }
+        assert_eq!(said.lines().count(), 2, "{said}");
+    }
+}
