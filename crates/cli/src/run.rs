@@ -51,7 +51,7 @@ use log_copy::LogCopy;
 use plan::SandboxPlan;
 use report::Report;
 use rules::RuleError;
-use runner::{CommandEnd, Runner, SIGNALS};
+use runner::{CommandEnd, Runner, SIGNALS, Served};
 use rustix::fs::FileType;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::{OsStr, OsString};
@@ -137,10 +137,21 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
             tree.display()
         ));
     }
-    for warning in git.warnings(|path| path == tree || plan.lets_change(path)) {
+    let mut served = vec![Served {
+        config,
+        source,
+        policy: message,
+    }];
+    served.extend(git_directory(&arguments, &git, &plan)?);
+    let is_served = |path: &Path| {
+        served[1..]
+            .iter()
+            .any(|it| path.starts_with(&it.config.source))
+    };
+    for warning in git.warnings(|it| it == tree || plan.lets_change(it) && !is_served(it)) {
         output::report(format_args!("thrufs: {}", printable(&warning)));
     }
-    let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
+    let runner = Runner::start(signals, &plan, served, &arguments.command)?;
     let ended = runner.wait();
     let warnings = git.warnings_at_the_end(&policy);
     if report.is_some() || !warnings.is_empty() || ended.is_err() {
@@ -156,6 +167,30 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     let ended = warned.map_err(RunError::NotSaid).and(ended);
     let compared = copy.map_or(Ok(()), LogCopy::compare);
     ended.and_then(|ended| compared.map(|()| ended))
+}
+
+/// The git directory outside of the tree, under rules of its own; unless it cannot be opened, or `--also` shows it or
+/// what is in it.
+fn git_directory(
+    arguments: &RunArguments,
+    git: &GitPlaces,
+    plan: &SandboxPlan,
+) -> Result<Option<Served>, RunError> {
+    let named = git.directory.as_ref().filter(|it| !plan.shows_in(&it.path));
+    let Some((directory, Ok((source, path)))) = named.map(|it| (it, source::open(&it.path))) else {
+        return Ok(None);
+    };
+    if path != directory.path {
+        return Ok(None);
+    }
+    let (text, policy) = rules::of_git_directory(directory)?;
+    let config = config(arguments, &path, &plan.user, policy.uses().callers)?;
+    let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
+    Ok(Some(Served {
+        policy: files.for_worker()?,
+        config,
+        source,
+    }))
 }
 
 /// The audit log, if it is a file, and what its records are compared with.

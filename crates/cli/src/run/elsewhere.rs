@@ -13,7 +13,7 @@ use crate::mount_table::{DeviceNumber, Mount, holding};
 use std::path::{Path, PathBuf};
 
 /// A directory of a file system that is in the tree: the tree's own, and one for each mount beneath it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// Of the mount.
     id: u64,

@@ -6,11 +6,13 @@
 //! Texts have a character for each byte ([`text_of`]), so that paths that are not UTF-8 stay what they are.
 
 mod config;
+mod directory;
 mod index;
 mod operations;
 
 use super::user::Account;
 use crate::lookup::{self, LINKS_MAX, descriptor_path};
+pub(super) use directory::GitDirectory;
 use operations::Operations;
 use rustix::fs::{FileType, Mode, OFlags, fstat, lstat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +60,8 @@ pub(super) struct GitPlaces {
     pub(super) stores: BTreeSet<PathBuf>,
     /// Working trees in the tree, relative to it.
     pub(super) tops: BTreeSet<PathBuf>,
+    /// Of the tree, if it is outside.
+    pub(super) directory: Option<GitDirectory>,
     /// Of the repository, not in the tree, or the tree itself.
     outside: BTreeSet<PathBuf>,
     /// Files in the tree, and variables there that have a password.
@@ -148,6 +152,7 @@ impl GitPlaces {
             home: home.map(PathBuf::from),
             ..GitPlaces::default()
         };
+        places.directory = places.directory_outside();
         let owner = lstat(tree).map(|stat| stat.st_uid).ok();
         for place in tree.ancestors() {
             let is_own =
@@ -200,18 +205,11 @@ impl GitPlaces {
 
     /// `git` is the directory, or a link or file that leads to it.
     fn add_repository(&mut self, git: &Path, top: &Path, scope: Scope) {
-        let mut git = self.follow(git);
-        if let Some(text) = read(&git)
-            && let Some(path) = text.strip_prefix("gitdir:")
-        {
-            git = self.follow(&git.parent().unwrap_or(&git).join(trimmed_path(path)));
-        }
+        let git = self.git_directory(git);
         if self.repositories.len() >= REPOSITORIES_MAX || !self.repositories.insert(git.clone()) {
             return;
         }
-        let common = read(&git.join("commondir"));
-        let common = common.map_or(git.clone(), |text| git.join(trimmed_path(&text)));
-        let common = self.follow(&common);
+        let common = self.common_directory(&git);
         self.report(&common, scope);
         if let Ok(inside) = top.strip_prefix(&self.tree) {
             self.tops.insert(inside.to_owned());
@@ -244,6 +242,41 @@ impl GitPlaces {
         if common != git && !common.join("commondir").exists() {
             self.add_repository(&common, main.unwrap_or(&common), Scope::Other);
         }
+    }
+
+    /// Where a directory `.git`, or a link or file in its place, leads.
+    fn git_directory(&mut self, git: &Path) -> PathBuf {
+        let git = self.follow(git);
+        let text = read(&git);
+        match text.as_ref().and_then(|text| text.strip_prefix("gitdir:")) {
+            Some(path) => self.follow(&git.parent().unwrap_or(&git).join(trimmed_path(path))),
+            None => git,
+        }
+    }
+
+    /// What a git directory shares with those of other working trees; or itself.
+    fn common_directory(&mut self, git: &Path) -> PathBuf {
+        let common = read(&git.join("commondir"));
+        let common = common.map_or(git.into(), |text| git.join(trimmed_path(&text)));
+        self.follow(&common)
+    }
+
+    /// The directory to which `.git` leads, if it names the tree in turn: a tree of a stranger must not choose what is
+    /// shown.
+    fn directory_outside(&mut self) -> Option<GitDirectory> {
+        let (tree, mark) = (self.tree.clone(), self.tree.join(".git"));
+        let git = self.git_directory(&mark);
+        let common = self.common_directory(&git);
+        let directory = GitDirectory::outside(&tree, &git, common)?;
+        let (named, expected) = if directory.own.is_some() {
+            (trimmed_path(&read(&git.join("gitdir"))?), mark)
+        } else {
+            let variables = config::entries(&read(&git.join("config"))?);
+            let mut tops = variables.iter().rev();
+            let (_, top) = tops.find(|(key, _)| key == "core.worktree")?;
+            (path_of_text(top), tree)
+        };
+        (self.follow(&git.join(named)) == expected).then_some(directory)
     }
 
     /// Their names may have several components.
@@ -437,7 +470,9 @@ impl GitPlaces {
                 self.add_file(&self.expand(base, &value), scope, found);
                 continue;
             }
-            if has_password(&key, &value) && real.starts_with(&self.tree) {
+            let is_shown = self.directory.as_ref().map(|it| &it.path);
+            let mut is_shown = is_shown.into_iter().chain([&self.tree]);
+            if has_password(&key, &value) && is_shown.any(|it| real.starts_with(it)) {
                 // `url.<base>.insteadOf` has it in the name.
                 let name = path_of_text(key.split("://").next().unwrap_or_default());
                 let name = name.display().to_string();
@@ -565,6 +600,8 @@ impl GitPlaces {
             && !is_of_profile(inside)
         {
             self.inside.insert(inside.to_owned());
+        } else if let Some(directory) = &mut self.directory {
+            directory.add(path);
         }
     }
 }

@@ -49,7 +49,7 @@ impl HostMounts {
         mut self,
         copies: &Copies,
         parts: &[Part],
-        tree: &Path,
+        served: &[&Path],
         child: &Child,
     ) -> Result<(), Failure> {
         let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())
@@ -73,7 +73,7 @@ impl HostMounts {
             };
             let is_gone = |it: &mut Mount| !now.iter().any(|now| is_it(it, now));
             let gone: Vec<Mount> = self.mounts.extract_if(.., is_gone).collect();
-            let on_the_way = |it: &&Mount| tree.starts_with(&it.path);
+            let on_the_way = |it: &&Mount| served.iter().any(|path| path.starts_with(&it.path));
             for mount in gone.iter().rev().filter(|it| !on_the_way(it)) {
                 if let Err(error) = copies.unmount(mount, parts) {
                     tracing::debug!(path = ?mount.path, %error, "still mounted in the sandbox");

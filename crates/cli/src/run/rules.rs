@@ -13,7 +13,7 @@ mod text;
 
 pub(crate) use error::RuleError;
 
-use super::git::GitPlaces;
+use super::git::{GitDirectory, GitPlaces};
 use crate::policy_file;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
@@ -220,6 +220,55 @@ fn add_git_stores(git: &GitPlaces, text: &mut Text) {
             text.add_rule("moves-elsewhere", "hide", "", paths);
         }
     }
+}
+
+/// What linked working trees share, and change every day. `git gc` locks each HEAD and shortens its log. All else in the
+/// directory is another working tree's, or decides what git executes.
+const SHARED: &str = "\
+    objects/** refs/** reftable/** packed-refs* shallow* gc.* info/refs* \
+    logs logs/** HEAD.lock worktrees/*/logs/** worktrees/*/HEAD.lock \
+    lost-found lost-found/** rr-cache rr-cache/** lfs lfs/**";
+
+/// Read-only in the git directory of one working tree, besides what the configuration names.
+const OF_ONE: &str = "info info/** !info/refs* !info/sparse-checkout* worktrees worktrees/**";
+
+/// Other stores that git on the host would read from.
+const STORES: &str = "objects objects/info objects/info/{alternates,http-alternates}";
+
+/// The policy of a git directory outside of the tree.
+pub(super) fn of_git_directory(directory: &GitDirectory) -> Result<(String, Policy), RuleError> {
+    let mut text = Text::default();
+    let words = |list: &'static str| list.split(' ').map(str::to_owned);
+    let named: Vec<Pattern> = directory.inside.iter().map(|it| Pattern::of(it)).collect();
+    let parents = named.iter().flat_map(Pattern::parents).map(|it| it.text());
+    let mut kept: Vec<String> = named
+        .iter()
+        .flat_map(Pattern::whole)
+        .chain(parents)
+        .collect();
+    kept.extend(words(STORES));
+    if let Some(own) = directory.own.as_deref().map(Pattern::of) {
+        let writable = words(SHARED).chain([own.beneath()]);
+        let rest = ["**".to_owned()]
+            .into_iter()
+            .chain(writable.map(|it| format!("!{it}")));
+        text.add_rule("git", "read-only", "", rest);
+        let own = |name| format!("{}/{name}", own.text());
+        kept.extend(
+            [
+                "{commondir,config.worktree,gitdir,locked,modules}",
+                "modules/**",
+            ]
+            .map(own),
+        );
+    } else {
+        text.add_rule("git", "read-only", "", words(OF_ONE));
+    }
+    text.add_rule("git-kept", "read-only", "", kept);
+    text.add_rule("links", "read-only", "type = \"symlink\"\n", words("**"));
+    let text = text.with_profiles(&[]);
+    let policy = checked(&directory.path, &text)?;
+    Ok((text, policy))
 }
 
 fn checked(path: &Path, text: &str) -> Result<Policy, PolicyFileError> {

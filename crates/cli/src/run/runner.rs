@@ -59,7 +59,10 @@ pub(super) struct Runner {
     /// A pidfd of it.
     sandbox_ended: OwnedFd,
     channel: ToChild,
-    worker: Option<Process>,
+    /// Of each directory.
+    workers: Vec<Process>,
+    /// How many of them serve.
+    ready: usize,
     /// A pidfd of the command, once it is started.
     command: Option<OwnedFd>,
     /// Signals between the start of process 1 and that of the command, for the command.
@@ -71,14 +74,19 @@ pub(super) struct Runner {
     deadline: Option<Instant>,
 }
 
+/// A directory that is served at its own path.
+pub(super) struct Served {
+    pub(super) config: MountConfig,
+    pub(super) source: OwnedFd,
+    pub(super) policy: Order,
+}
+
 impl Runner {
-    /// Starts the sandbox, and the worker when the device arrives.
+    /// Starts the sandbox, and the workers when their devices arrive. The first directory is the tree.
     pub(super) fn start(
         signals: SignalFd,
-        config: &MountConfig,
         plan: &SandboxPlan,
-        source: OwnedFd,
-        policy: Order,
+        served: Vec<Served>,
         command: &[OsString],
     ) -> Result<Runner, RunError> {
         let (channel, theirs) = ToChild::pair().map_err(system("create a socket"))?;
@@ -94,42 +102,42 @@ impl Runner {
             sandbox,
             sandbox_ended,
             channel,
-            worker: None,
+            workers: Vec::new(),
+            ready: 0,
             command: None,
             early: None,
             outcome: None,
             deadline: Some(Instant::now() + START_TIMEOUT),
         };
-        let begun = runner.begin(config, source, policy);
+        let begun = runner.begin(served);
         begun.inspect_err(|_| runner.kill_sandbox())?;
         Ok(runner)
     }
 
-    fn begin(
-        &mut self,
-        config: &MountConfig,
-        source: OwnedFd,
-        policy: Order,
-    ) -> Result<(), RunError> {
-        let copy = source.try_clone().map_err(system("duplicate the source"))?;
-        let serve = Order::Serve(Box::new(config.clone()), vec![copy]);
-        let plan = Order::Sandbox(self.plan.clone());
-        for message in [&serve, &plan] {
-            self.channel
-                .send(message)
-                .map_err(system("send to the sandbox"))?;
+    fn begin(&mut self, served: Vec<Served>) -> Result<(), RunError> {
+        let send = |message| {
+            let sent = self.channel.send(&message);
+            sent.map_err(system("send to the sandbox"))
+        };
+        for Served { config, source, .. } in &served {
+            let copy = source.try_clone().map_err(system("duplicate the source"))?;
+            send(Order::Serve(Box::new(config.clone()), vec![copy]))?;
         }
-        drop(serve);
-        let device = match self.channel.receive() {
-            Ok(Some(Notice::Device(mut device))) => device.pop(),
-            Ok(Some(Notice::Failed(why))) => return Err(RunError::Sandbox(why)),
-            _ => None,
-        };
-        let Some(device) = device else {
-            return Err(RunError::Sandbox("it ended at its start".to_owned()));
-        };
-        let worker = supervisor::start_worker(config, &device, vec![source], None, Some(policy))?;
-        self.worker = Some(worker);
+        send(Order::Sandbox(self.plan.clone()))?;
+        for directory in served {
+            let device = match self.channel.receive() {
+                Ok(Some(Notice::Device(mut device))) => device.pop(),
+                Ok(Some(Notice::Failed(why))) => return Err(RunError::Sandbox(why)),
+                _ => None,
+            };
+            let Some(device) = device else {
+                return Err(RunError::Sandbox("it ended at its start".to_owned()));
+            };
+            let (sources, policy) = (vec![directory.source], Some(directory.policy));
+            let config = &directory.config;
+            let worker = supervisor::start_worker(config, &device, sources, None, policy)?;
+            self.workers.push(worker);
+        }
         Ok(())
     }
 
@@ -139,23 +147,25 @@ impl Runner {
         let _ = self.sandbox.wait();
         self.take_last_reports();
         standard_files::take_terminal_back();
-        self.end_worker();
+        self.end_workers();
         self.outcome.unwrap_or(Err(RunError::SandboxDied))
     }
 
     /// Handles one event; returns whether the sandbox is alive.
     fn next(&mut self) -> bool {
-        let worker = self.worker.as_ref().map(Process::sources);
-        let [exiting, died, served] = worker.unwrap_or_default();
-        let descriptors = [
-            Some(self.signals.as_fd()),
-            Some(self.channel.as_fd()),
-            Some(self.sandbox_ended.as_fd()),
-            exiting,
-            died,
-            served,
+        let workers = self.workers.iter().map(Process::sources);
+        let workers: Vec<_> = workers.flatten().collect();
+        let own = [
+            &self.signals.as_fd(),
+            &self.channel.as_fd(),
+            &self.sandbox_ended.as_fd(),
         ];
-        let [signal, said, ended, ready @ ..] = waiting::readable(descriptors, self.deadline);
+        let descriptors = [own.map(|it| Some(*it)).as_slice(), &workers].concat();
+        let readable = waiting::readable_of(&descriptors, self.deadline);
+        let (&[signal, said, ended], readable) = readable
+            .split_first_chunk()
+            .expect("one for each descriptor");
+        let readable = readable.as_chunks().0.to_vec();
         if signal && let Ok(signal) = self.signals.read() {
             self.on_signal(&signal);
             return true;
@@ -173,9 +183,10 @@ impl Runner {
         if ended {
             return false;
         }
-        let worker = self.worker.as_mut();
-        if let Some(event) = worker.and_then(|worker| worker.event(ready)) {
-            self.on_worker(event);
+        let mut workers = self.workers.iter_mut().zip(readable).enumerate();
+        let event = workers.find_map(|(at, (worker, ready))| Some((at, worker.event(ready)?)));
+        if let Some((at, event)) = event {
+            self.on_worker(at, event);
             return true;
         }
         let is_over = |deadline| Instant::now() >= deadline;
@@ -213,9 +224,8 @@ impl Runner {
                 .signals
                 .read()
                 .is_ok_and(|it| gives_up.contains(&it.number))
-                && let Some(worker) = &self.worker
             {
-                worker.kill();
+                self.workers.iter().for_each(Process::kill);
             }
         }
     }
@@ -269,9 +279,13 @@ impl Runner {
         }
     }
 
-    fn on_worker(&mut self, event: ProcessEvent) {
+    fn on_worker(&mut self, at: usize, event: ProcessEvent) {
         match event {
             ProcessEvent::Message(Notice::Ready) => {
+                self.ready += 1;
+                if self.ready < self.workers.len() {
+                    return;
+                }
                 self.early = Some(Vec::new());
                 for message in [Order::Served, Order::Sandbox(self.plan.clone())] {
                     let _ = self.channel.send(&message);
@@ -282,20 +296,14 @@ impl Runner {
                 self.kill_sandbox();
             }
             ProcessEvent::Message(_) => {}
-            ProcessEvent::Exiting => {
-                if let Some(worker) = &mut self.worker {
-                    worker.begin_to_end(END_TIMEOUT);
-                }
-            }
-            ProcessEvent::Ended => self.on_worker_death(),
+            ProcessEvent::Exiting => self.workers[at].begin_to_end(END_TIMEOUT),
+            ProcessEvent::Ended => self.on_worker_death(at),
         }
     }
 
-    /// The command gets ENOTCONN in the tree, and SIGTERM.
-    fn on_worker_death(&mut self) {
-        let Some(mut worker) = self.worker.take() else {
-            return;
-        };
+    /// The command gets ENOTCONN in its directory, and SIGTERM.
+    fn on_worker_death(&mut self, at: usize) {
+        let mut worker = self.workers.remove(at);
         let status = worker.wait();
         let soon = Some(Instant::now() + UNMOUNT_TIMEOUT);
         if status.as_ref().is_ok_and(ExitStatus::success)
@@ -324,11 +332,14 @@ impl Runner {
         let _ = self.sandbox.kill();
     }
 
-    /// The mount is gone with the namespace: the worker ends by itself when all is written.
-    fn end_worker(&mut self) {
-        let Some(mut worker) = self.worker.take() else {
-            return;
-        };
+    /// The mounts are gone with the namespace: the workers end by themselves when all is written.
+    fn end_workers(&mut self) {
+        for worker in std::mem::take(&mut self.workers) {
+            self.end_worker(worker);
+        }
+    }
+
+    fn end_worker(&self, mut worker: Process) {
         // Before the command starts nothing is written, and there may be no mount with which the worker ends.
         if self.command.is_none() || !worker.has_ended_within(END_TIMEOUT) {
             let _ = worker.channel.send(&Order::Stop);

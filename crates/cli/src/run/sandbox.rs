@@ -69,8 +69,8 @@ pub(super) fn perform(
 
 fn build(runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
     let _ = rustix::thread::set_name(c"thrufs-sandbox");
-    let (orders, source) = Orders::receive(runner)?;
-    let served = orders.enter(source)?.hide(runner)?.serve(runner)?;
+    let orders = Orders::receive(runner)?;
+    let served = orders.enter()?.hide(runner)?.serve(runner)?;
     served.cover()?.start(runner, command)
 }
 
@@ -81,14 +81,28 @@ fn gone() -> Failure {
 // Each stage is made by the step before, which consumes the one before: another order does not compile.
 
 struct Orders {
-    config: Box<MountConfig>,
+    /// The tree, and then others.
+    directories: Vec<Directory>,
     plan: SandboxPlan,
+}
+
+/// A directory that is served at its own path.
+struct Directory {
+    config: Box<MountConfig>,
+    source: OwnedFd,
+    /// Of the mounts that were there, what shows it.
+    parts: Vec<Part>,
+}
+
+impl Directory {
+    fn path(&self) -> &Path {
+        &self.config.mountpoint
+    }
 }
 
 /// In namespaces of its own, which still show everything.
 struct Entered {
     orders: Orders,
-    source: OwnedFd,
     outside: Outside,
 }
 
@@ -96,8 +110,8 @@ struct Outside {
     host: Option<HostMounts>,
     /// The mounts that were there.
     mounts: Vec<Mount>,
-    /// Of them, what shows the tree.
-    parts: Vec<Part>,
+    /// Of programs outside, where there is to be no network.
+    sockets: Vec<PathBuf>,
 }
 
 /// What leads out is hidden.
@@ -106,12 +120,11 @@ struct Hidden {
     outside: Outside,
     hidden: host_mounts::Covered,
     empty: Empty,
-    device: OwnedFd,
-    /// What the tree is mounted on.
-    place: OwnedFd,
+    /// For each directory, a device and what it is mounted on.
+    mounts: Vec<(OwnedFd, OwnedFd)>,
 }
 
-/// The worker serves the tree.
+/// The workers serve the directories.
 struct Served {
     orders: Orders,
     outside: Outside,
@@ -119,7 +132,7 @@ struct Served {
     empty: Empty,
 }
 
-/// Nothing shows the tree but the mount, and the audit log and the empty home are not shown anywhere.
+/// Nothing shows the directories but their mounts, and the audit log and the empty home are not shown anywhere.
 struct Covered {
     orders: Orders,
     host: Option<HostMounts>,
@@ -128,42 +141,64 @@ struct Covered {
 }
 
 impl Orders {
-    /// And the directory to be served.
-    fn receive(runner: &ToParent) -> Result<(Orders, OwnedFd), Failure> {
-        let Ok(Some(Order::Serve(config, source))) = runner.receive() else {
-            return Err(gone());
-        };
-        let plan = super::receive_plan(runner).ok_or_else(gone)?;
-        let source = source.into_iter().next().ok_or_else(gone)?;
-        Ok((Orders { config, plan }, source))
+    fn receive(runner: &ToParent) -> Result<Orders, Failure> {
+        let mut directories = Vec::new();
+        loop {
+            match runner.receive() {
+                Ok(Some(Order::Serve(config, source))) => directories.push(Directory {
+                    config,
+                    source: source.into_iter().next().ok_or_else(gone)?,
+                    parts: Vec::new(),
+                }),
+                Ok(Some(Order::Sandbox(plan))) if !directories.is_empty() => {
+                    let plan = serde_json::from_value(plan).map_err(|_| gone())?;
+                    return Ok(Orders { directories, plan });
+                }
+                _ => return Err(gone()),
+            }
+        }
     }
 
     fn tree(&self) -> &Path {
-        &self.config.mountpoint
+        self.directories[0].path()
     }
 
-    fn enter(self, source: OwnedFd) -> Result<Entered, Failure> {
+    fn enter(mut self) -> Result<Entered, Failure> {
         let host = HostMounts::open(&self.plan).map_err(failed_to("read the mount table"))?;
-        let source = enter(&self.plan.user, source)?;
+        enter(&self.plan.user)?;
         cred::die_with_parent().map_err(failed_to("follow the runner"))?;
         let mounts = mounts()?;
-        let tree = self.tree();
-        if let Some(path) = elsewhere::shown_twice(&mounts, tree) {
+        for directory in &mut self.directories {
+            directory.parts = elsewhere::parts(&mounts, directory.path());
+        }
+        let paths = || self.directories.iter().map(Directory::path);
+        for directory in &self.directories {
+            let (parts, path) = (&directory.parts, directory.path());
+            let mut places = elsewhere::places(&mounts, parts, path).into_iter();
+            let in_another = places.find(|it| paths().any(|other| it.path.starts_with(other)));
+            let in_it = elsewhere::shown_twice(&mounts, path).map(Path::to_owned);
+            let Some(place) = in_it.or(in_another.map(|it| it.path)) else {
+                continue;
+            };
             let why = format!(
                 "{} shows a part of it again, or a directory around it: unmount that first",
-                path.display()
+                place.display()
             );
-            let step = format!("serve {}", tree.display());
-            return Err(failed_to(step)(io::Error::other(why)));
+            return Err(failed_to(format!("serve {}", path.display()))(
+                io::Error::other(why),
+            ));
         }
-        let parts = elsewhere::parts(&mounts, tree);
+        let sockets = match self.plan.no_network {
+            true => sockets::bound_outside(self.tree()),
+            false => Ok(Vec::new()),
+        };
+        let sockets = sockets.map_err(failed_to("list the Unix sockets"))?;
         Ok(Entered {
             orders: self,
-            source,
             outside: Outside {
                 host,
                 mounts,
-                parts,
+                sockets,
             },
         })
     }
@@ -171,26 +206,31 @@ impl Orders {
 
 impl Entered {
     fn hide(self, runner: &ToParent) -> Result<Hidden, Failure> {
-        let (plan, tree) = (&self.orders.plan, self.orders.tree());
-        let (device, _) = thrufs::mount::open_device().map_err(failed_to_mount(tree))?;
-        let copy = device.try_clone();
-        let copy = copy.map_err(failed_to("duplicate the device"))?;
-        let sent = runner.send(&Notice::Device(vec![copy]));
-        sent.map_err(failed_to("send the device"))?;
+        let (plan, all) = (&self.orders.plan, &self.orders.directories);
+        let open = |directory: &Directory| {
+            let opened = thrufs::mount::open_device();
+            let (device, _) = opened.map_err(failed_to_mount(directory.path()))?;
+            let copy = device.try_clone();
+            let copy = copy.map_err(failed_to("duplicate the device"))?;
+            let sent = runner.send(&Notice::Device(vec![copy]));
+            sent.map_err(failed_to("send the device"))?;
+            Ok(device)
+        };
+        let devices: Vec<OwnedFd> = all.iter().map(open).collect::<Result<_, Failure>>()?;
         // The command must reach what is created on the way to the tree.
         let umask = cred::set_umask(0o022);
         let hidden = host_mounts::Covered::open(&self.outside.mounts, &plan.empty());
         hide(plan)?;
         let empty = Empty::new()?;
-        let place = place_of(tree, &self.source, plan)?;
+        let place = |it: &Directory| place_of(it.path(), &it.source, plan);
+        let places: Vec<OwnedFd> = all.iter().map(place).collect::<Result<_, _>>()?;
         let _ = cred::set_umask(umask);
         Ok(Hidden {
             orders: self.orders,
             outside: self.outside,
             hidden,
             empty,
-            device,
-            place,
+            mounts: devices.into_iter().zip(places).collect(),
         })
     }
 }
@@ -207,8 +247,10 @@ impl Outside {
 
 impl Hidden {
     fn serve(self, runner: &ToParent) -> Result<Served, Failure> {
-        let mounted = mounting::mount(&self.orders.config, self.device, self.place);
-        mounted.map_err(failed_to_mount(self.orders.tree()))?;
+        for (directory, (device, place)) in self.orders.directories.iter().zip(self.mounts) {
+            let mounted = mounting::mount(&directory.config, device, place);
+            mounted.map_err(failed_to_mount(directory.path()))?;
+        }
         match runner.receive() {
             Ok(Some(Order::Served)) => Ok(Served {
                 orders: self.orders,
@@ -225,7 +267,7 @@ impl Served {
     fn cover(self) -> Result<Covered, Failure> {
         let Served {
             orders,
-            mut outside,
+            outside,
             hidden: covered,
             empty,
         } = self;
@@ -249,19 +291,20 @@ impl Served {
                 }
             }
         }
-        cover_elsewhere(&outside.parts, tree, &empty)?;
+        for directory in &orders.directories {
+            cover_elsewhere(directory, &empty)?;
+        }
         // It is absent where the sandbox is empty.
         if let Some(log) = plan.covered.as_ref().map(Path::new)
             && log.exists()
         {
             empty.cover(log)?;
         }
-        if plan.no_network {
-            parts.extend(cover_sockets(plan, tree, &outside, &empty)?);
-        }
+        parts.extend(cover_sockets(plan, &outside, &empty)?);
         empty.remove()?;
         covered.unmount();
-        parts.append(&mut outside.parts);
+        let of_directories = orders.directories.iter().flat_map(|it| &it.parts);
+        parts.extend(of_directories.cloned());
         Ok(Covered {
             host: outside.host,
             parts,
@@ -290,7 +333,8 @@ impl Covered {
         let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
         let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
         if let Some(host) = self.host {
-            host.follow(&copies, &self.parts, tree, &child)?;
+            let served: Vec<_> = orders.directories.iter().map(Directory::path).collect();
+            host.follow(&copies, &self.parts, &served, &child)?;
         }
         // Its own report is what counts.
         let waited = child.wait().map(drop);
@@ -307,10 +351,8 @@ fn failed_to_mount(tree: &Path) -> impl FnOnce(thrufs::MountError) -> Failure {
     move |error| (step, io::Error::other(error))
 }
 
-/// Enters the namespaces in which it may mount. Returns the source there: a descriptor stays in the mount namespace in
-/// which it was opened, and the working directory does not.
-fn enter(user: &RunUser, source: OwnedFd) -> Result<OwnedFd, Failure> {
-    rustix::process::fchdir(source).map_err(failed_to("enter the tree"))?;
+/// Enters the namespaces in which it may mount.
+fn enter(user: &RunUser) -> Result<(), Failure> {
     if user.change.is_none() {
         cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
         cred::map_own_ids((user.uid, user.uid), (user.gid, user.gid))
@@ -320,8 +362,7 @@ fn enter(user: &RunUser, source: OwnedFd) -> Result<OwnedFd, Failure> {
     }
     cred::unshare_mount_namespace().map_err(failed_to("create a mount namespace"))?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(failed_to("make the mounts private"))?;
-    open(Path::new(".")).map_err(failed_to("open the tree"))
+    mount_change("/", private).map_err(failed_to("make the mounts private"))
 }
 
 /// The mount point: the directory that is served, or a new one where the sandbox is empty.
@@ -541,11 +582,12 @@ impl Kept {
     }
 }
 
-/// Other mounts of the tree show what the policy decides, too.
-fn cover_elsewhere(parts: &[Part], tree: &Path, empty: &Empty) -> Result<(), Failure> {
-    for place in elsewhere::places(&mounts()?, parts, tree) {
+/// Other mounts of a directory show what its policy decides, too.
+fn cover_elsewhere(directory: &Directory, empty: &Empty) -> Result<(), Failure> {
+    let path = directory.path();
+    for place in elsewhere::places(&mounts()?, &directory.parts, path) {
         refuse_file(&place.path)?;
-        let shown = tree.join(&place.shows);
+        let shown = path.join(&place.shows);
         match clone_mount(&shown) {
             Ok(view) => attach(&view, &place.path)
                 .map_err(failed_to(format!("cover {}", place.path.display())))?,
@@ -558,18 +600,14 @@ fn cover_elsewhere(parts: &[Part], tree: &Path, empty: &Empty) -> Result<(), Fai
 /// But for those that were named, to be seen. Returns the parts that are covered.
 fn cover_sockets(
     plan: &SandboxPlan,
-    tree: &Path,
     outside: &Outside,
     empty: &Empty,
 ) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    let is_named = |path: &PathBuf| plan.shown.iter().any(|shown| shown.path == **path);
-    for socket in sockets::bound_outside(tree)? {
-        if is_named(&socket) {
-            continue;
-        }
-        empty.cover_if_reached(&socket)?;
-        for place in outside.places(&socket, &mut parts)? {
+    let is_named = |path: &&PathBuf| plan.shown.iter().any(|shown| shown.path == ***path);
+    for socket in outside.sockets.iter().filter(|it| !is_named(it)) {
+        empty.cover_if_reached(socket)?;
+        for place in outside.places(socket, &mut parts)? {
             empty.cover_if_reached(&place.path)?;
         }
     }

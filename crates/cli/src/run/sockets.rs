@@ -4,19 +4,17 @@
 //! not there. Of the others, what is bound when the sandbox is built is covered. What a program outside binds later, or
 //! by a relative path, or in another network namespace, is not.
 
-use super::error::{Failure, failed_to};
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// The sockets outside of `tree` that are bound in this process's network namespace, by their real paths.
-pub(super) fn bound_outside(tree: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let text =
-        fs::read("/proc/thread-self/net/unix").map_err(failed_to("list the Unix sockets"))?;
+pub(super) fn bound_outside(tree: &Path) -> io::Result<Vec<PathBuf>> {
+    let text = fs::read("/proc/thread-self/net/unix")?;
     let paths = text.split(|byte| *byte == b'\n').filter_map(path_in);
-    // It is absent where the sandbox is empty.
     let found = paths.filter_map(|path| fs::canonicalize(path).ok());
     let is_socket = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| it.file_type().is_socket());
     Ok(found

@@ -182,12 +182,12 @@ const OUTSIDE: &[(&str, &str, &str)] = &[
     (
         "mv tree main && git -C main worktree add -q ../tree && git -C main config core.hooksPath h",
         "DIR",
-        "later: $/main/.git (see --only)",
+        "",
     ),
     (
         "git clone -q --bare tree bare && rm -r tree && git -C bare worktree add -q ../tree",
         "DIR",
-        "later: $/bare (see --only)",
+        "",
     ),
     (
         "git -C tree config core.hooksPath ../hooks",
@@ -231,6 +231,7 @@ const OUTSIDE: &[(&str, &str, &str)] = &[
 /// In a repository with one commit.
 const PRELUDE: &str = "
     export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org
+    export GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z
     rm -rf ~/.gitconfig ~/unused ~/.git ~/tree
     git init -q -b main tree && git -C tree commit -q --allow-empty -m one";
 
@@ -244,7 +245,7 @@ const WORK: &str = "
     echo 3 >>two && git stash -q && git stash pop -q && git fetch -q . side:third && git gc -q";
 
 /// Runs a script in a new directory, which is then around the tree.
-fn made(ground: &mut RunGround, number: usize, script: &str) {
+pub(super) fn made(ground: &mut RunGround, number: usize, script: &str) {
     let around = ground.around.join(number.to_string());
     ground.make_directory(&around);
     ground.tree = around.join("tree");

@@ -5,6 +5,7 @@ mod channels;
 mod elsewhere;
 mod exchanged;
 mod git;
+mod git_directories;
 mod lifetimes;
 mod mounts;
 mod names;

@@ -43,6 +43,16 @@ def host_of_a_virtual_machine():
 
 
 @attempt
+def host_by_a_call_of_32_bits():
+    call_of_32_bits(359, socket.AF_VSOCK, socket.SOCK_STREAM, 0)
+
+
+@attempt
+def host_by_socketcall():
+    call_of_32_bits(102, 1, 0, 0)
+
+
+@attempt
 def ring():
     system(425, 1, ctypes.create_string_buffer(120))
 
@@ -60,6 +70,11 @@ def socket_of_a_program():
 @attempt
 def socket_by_another_mount():
     connect(place["mounted"])
+
+
+@attempt
+def socket_in_tmp_by_another_mount():
+    connect(place["alias"])
 
 
 @attempt

@@ -1,6 +1,6 @@
 """Attempts to escape: each is a function, which runs in a process of its own. What it returns, or the name of
 the error, is printed after its name."""
-import array, ctypes, errno, fcntl, json, os, signal, socket, stat, struct, sys, threading, time
+import array, ctypes, errno, fcntl, json, mmap, os, signal, socket, stat, struct, sys, threading, time
 
 place = json.loads(sys.argv[1])
 tree, around, sibling = place["tree"], place["around"], place["sibling"]
@@ -27,6 +27,19 @@ def call(function, *args):
 
 def system(number, *args):
     return call(libc.syscall, number, *args)
+
+
+def call_of_32_bits(number, first, second, third):
+    if os.uname().machine != "x86_64":
+        raise OSError(errno.EPERM, "")
+    page = mmap.mmap(-1, 4096, prot=7)
+    # push %rbx; mov …, %eax; mov …, %ebx; mov …, %ecx; mov …, %edx; int $0x80; pop %rbx; ret
+    page.write(struct.pack("<BBIBIBIBI4B", 0x53, 0xB8, number, 0xBB, first, 0xB9, second, 0xBA, third,
+                           0xCD, 0x80, 0x5B, 0xC3))
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    result = ctypes.CFUNCTYPE(ctypes.c_int)(address)()
+    if result < 0:
+        raise OSError(-result, "")
 
 
 def mount(source, target, kind, flags=0, data=None):

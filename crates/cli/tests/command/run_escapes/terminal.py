@@ -1,5 +1,5 @@
 # On a terminal (pty.py).
-import mmap, termios
+import termios
 
 TIOCLINUX = 0x541C
 settings = termios.tcgetattr(0)
@@ -20,19 +20,6 @@ def type_by_a_call_of_x32():
 @attempt
 def paste_into_the_console():
     fcntl.ioctl(0, TIOCLINUX, b"\3")
-
-
-def call_of_32_bits(number, first, second, third):
-    if os.uname().machine != "x86_64":
-        raise OSError(errno.EPERM, "")
-    page = mmap.mmap(-1, 4096, prot=7)
-    # push %rbx; mov …, %eax; mov …, %ebx; mov …, %ecx; mov …, %edx; int $0x80; pop %rbx; ret
-    page.write(struct.pack("<BBIBIBIBI4B", 0x53, 0xB8, number, 0xBB, first, 0xB9, second, 0xBA, third,
-                           0xCD, 0x80, 0x5B, 0xC3))
-    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
-    result = ctypes.CFUNCTYPE(ctypes.c_int)(address)()
-    if result < 0:
-        raise OSError(-result, "")
 
 
 @attempt
