@@ -33,6 +33,10 @@ pub(crate) enum RunError {
         "--only requires a home directory: HOME, as root that of the user in /etc/passwd, is none, or is /"
     )]
     NoHome,
+    #[error("{0}: {1}")]
+    Saved(PathBuf, String),
+    #[error("--save requires a home directory: HOME is none")]
+    NoConfiguration,
     #[error("--also and --also-write cannot show /: name the directories")]
     ShownWhole,
     #[error("cannot show {path} in the sandbox: {source}")]
