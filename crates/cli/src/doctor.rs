@@ -69,9 +69,7 @@ fn look(directory: Option<&Path>) -> Result<Vec<Finding>, StartupError> {
         threads::system_calls().called("seccomp"),
         window::look().called("DAX window"),
     ]);
-    if has_device {
-        findings.push(sandbox::look());
-    }
+    findings.push(sandbox::look(has_device));
     findings.extend(of_directory.into_iter().flatten());
     Ok(findings)
 }

@@ -27,6 +27,7 @@ pub(crate) mod restrictions;
 pub(crate) mod rules;
 mod runner;
 pub(crate) mod sandbox;
+mod saved;
 mod sockets;
 mod standard_files;
 pub(crate) mod user;
@@ -52,8 +53,9 @@ use plan::SandboxPlan;
 use report::Report;
 use rules::RuleError;
 use runner::{CommandEnd, Runner, SIGNALS, Served};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, setrlimit};
+use saved::Saved;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -78,20 +80,63 @@ fn receive_plan(runner: &ToParent) -> Option<SandboxPlan> {
 
 /// Runs the command; returns its exit status.
 pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
-    let arguments = arguments(matches)?;
+    let given = matches.clone();
+    let mut arguments = arguments(matches)?;
     let tree = match &arguments.tree {
         Some(given) => given.clone(),
         None => project::directory()?,
     };
+    let saved = with_saved(&mut arguments, &tree, &given)?;
     if arguments.show {
         let home = std::env::var_os("HOME");
-        print(compose(&arguments, &tree, home.as_deref())?.1.0);
+        let policy = compose(&arguments, &tree, home.as_deref())?.1.0;
+        print(saved.unwrap_or_default() + &policy);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.command.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(match carry_out(arguments, &tree)? {
         CommandEnd::Exited(status) => ExitCode::from(u8::try_from(status).unwrap_or(FAILED)),
         CommandEnd::Killed(signal) => end_by(signal),
     })
+}
+
+/// Saves the options, or adds those that are saved for the tree, which it returns in words.
+fn with_saved(
+    arguments: &mut RunArguments,
+    tree: &Path,
+    given: &ArgMatches,
+) -> Result<Option<String>, RunError> {
+    let opened = lookup::open(tree, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    // What is no directory is an error later.
+    let Ok(tree) = opened.and_then(lookup::path_of) else {
+        return Ok(None);
+    };
+    if arguments.save {
+        Saved::read(&tree)?.save(&tree, given)?;
+        return Ok(None);
+    }
+    if arguments.no_saved || saved::directory().is_none() {
+        return Ok(None);
+    }
+    let saved = Saved::read(&tree)?;
+    let Some(entry) = saved.entry(&tree) else {
+        return Ok(None);
+    };
+    let mut matches = entry.apply().map_err(|error| {
+        let first = error
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        RunError::Saved(saved.file.clone(), format!("line {}: {first}", entry.line))
+    })?;
+    *arguments = self::arguments(&mut matches)?;
+    let (file, line) = (saved.file.display().to_string(), entry.line);
+    let words = printable(&format!("{file}, line {line}: {}", entry.words())).replace('\n', "\\n");
+    Ok(Some(format!("# {words}\n\n")))
 }
 
 fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunError> {
@@ -151,9 +196,13 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     for warning in git.warnings(|it| it == tree || plan.lets_change(it) && !is_served(it)) {
         output::report(format_args!("thrufs: {}", printable(&warning)));
     }
+    let saved = saved::state();
     let runner = Runner::start(signals, &plan, served, &arguments.command)?;
     let ended = runner.wait();
-    let warnings = git.warnings_at_the_end(&policy);
+    let mut warnings = git.warnings_at_the_end(&policy);
+    if saved::state() != saved {
+        warnings.push(SAVED_CHANGED.to_owned());
+    }
     if report.is_some() || !warnings.is_empty() || ended.is_err() {
         let _ = output::reset_terminal();
     }
@@ -234,6 +283,9 @@ fn compose(
     }
     Ok((git, composed))
 }
+
+const SAVED_CHANGED: &str = "run.toml, the saved options, was changed while the command ran: look at it before the \
+                             next run (see --show)";
 
 /// The name of the composed policy in messages.
 const POLICY_NAME: &str = "(rules of thrufs run)";

@@ -16,7 +16,7 @@ mod place;
 pub use connection::{
     abort_by, abort_connection, abort_file, abort_mounted, expire_cached, set_readahead,
 };
-pub use error::MountError;
+pub use error::{MountError, device_advice};
 pub(crate) use helper::{AutoUnmount, mount_by_helper};
 pub use helper::{mount_unprivileged, unmount_unprivileged, unprivileged_helper};
 pub use options::MountOptions;

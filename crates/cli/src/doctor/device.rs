@@ -33,13 +33,9 @@ pub(super) fn device() -> Finding {
         Err(errno @ Errno::ACCESS) => {
             Finding::bad(errno.to_string(), "as root: chmod 666 /dev/fuse")
         }
-        Err(errno @ Errno::PERM) => Finding::bad(
-            errno.to_string(),
-            "pass the device to the container (docker run --device /dev/fuse)",
-        ),
         Err(errno) => Finding::bad(
             errno.to_string(),
-            "as root: modprobe fuse; for a container: docker run --device /dev/fuse",
+            thrufs::mount::device_advice(&errno.into()),
         ),
     }
 }

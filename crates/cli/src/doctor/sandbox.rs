@@ -8,7 +8,10 @@ use std::process::{Command, Stdio};
 
 const NAME: &str = "thrufs run";
 
-pub(super) fn look() -> Finding {
+pub(super) fn look(has_device: bool) -> Finding {
+    if !has_device {
+        return Finding::bad("not available without /dev/fuse", "see /dev/fuse").called(NAME);
+    }
     let finding = match attempt() {
         Ok(()) if run::restrictions::can_scope() => {
             Finding::good("a command can run in a sandbox, in a tree under a policy")

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 const RULES: &str = "Rules, in the order in which they are evaluated";
 const SANDBOX: &str = "The sandbox";
+const SAVED: &str = "Saved options";
 const RECORDS: &str = "Records";
 
 const USAGE: &str =
@@ -41,7 +42,7 @@ pub(crate) struct RunArguments {
     #[arg(id = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) tree: Option<PathBuf>,
     /// The command and its arguments
-    #[arg(id = "COMMAND", last = true, required_unless_present = "show")]
+    #[arg(id = "COMMAND", last = true, required_unless_present_any = ["show", "save"])]
     #[arg(value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
     #[command(flatten, next_help_heading = RULES)]
@@ -49,6 +50,13 @@ pub(crate) struct RunArguments {
     /// Print the policy instead of running a command
     #[arg(long, help_heading = RULES, conflicts_with = "COMMAND")]
     pub(crate) show: bool,
+    /// Save these options for DIR, in ~/.config/thrufs/run.toml: later runs begin with them. Without
+    /// COMMAND, only do that
+    #[arg(long, help_heading = SAVED, conflicts_with = "show")]
+    pub(crate) save: bool,
+    /// Ignore the options that are saved for DIR
+    #[arg(long, help_heading = SAVED)]
+    pub(crate) no_saved: bool,
     /// Empty the home directory, but for DIR
     #[arg(long, help_heading = SANDBOX)]
     pub(crate) only: bool,

@@ -33,6 +33,10 @@ pub(crate) enum RunError {
         "--only requires a home directory: HOME, as root that of the user in /etc/passwd, is none, or is /"
     )]
     NoHome,
+    #[error("{0}: {1}")]
+    Saved(PathBuf, String),
+    #[error("--save requires a home directory: HOME is none")]
+    NoConfiguration,
     #[error("--also and --also-write cannot show /: name the directories")]
     ShownWhole,
     #[error("cannot show {path} in the sandbox: {source}")]
@@ -46,6 +50,11 @@ pub(crate) enum RunError {
          tree of root's is shown to a user that sees itself as root"
     )]
     RunAsRoot,
+    #[error(
+        "the user namespace of this root has no user {0}, as which the command would run; map more ids \
+         (/etc/subuid, for a rootless container), or call thrufs as an ordinary user"
+    )]
+    NotMapped(u32),
     #[error("cannot build the sandbox: {0}")]
     Sandbox(String),
     #[error(

@@ -59,6 +59,24 @@ impl SandboxPlan {
                 shown.push(Shown { path, writable });
             }
         }
+        // The saved options, which decide what later runs hide.
+        let empty = |it: &Path| {
+            let mut empty = EMPTY.iter().map(Path::new).chain(home.as_deref());
+            empty.any(|empty| it.starts_with(empty))
+                && !shown
+                    .iter()
+                    .any(|shown: &Shown| it.starts_with(&shown.path))
+        };
+        if let Some(saved) = super::saved::directory()
+            && user.change.is_none()
+            && let Ok(path) = std::fs::canonicalize(saved)
+            && !path.starts_with(tree)
+            && !empty(&path)
+        {
+            let path = path.into_os_string();
+            let writable = false;
+            shown.insert(0, Shown { path, writable });
+        }
         // The name servers, where resolv.conf(5) is a link to a place in /run.
         if let Ok(path) = std::fs::canonicalize("/etc/resolv.conf")
             && path.starts_with("/run")

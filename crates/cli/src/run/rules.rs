@@ -20,6 +20,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use pattern::{Pattern, Tree};
 use std::path::{Path, PathBuf};
 use text::Text;
+pub(super) use text::quoted;
 use thrufs_policy::{Policy, PolicyFileError};
 
 /// A built-in profile.

@@ -60,7 +60,7 @@ pub(super) fn perform(
     match work(&runner, command) {
         Ok(()) => ExitCode::SUCCESS,
         Err((step, error)) => {
-            let why = format!("cannot {step}: {error}{}", refused::hint(&error));
+            let why = format!("cannot {step}: {error}{}", refused::hint(&step, &error));
             let _ = runner.send(&Notice::Failed(why));
             ExitCode::FAILURE
         }

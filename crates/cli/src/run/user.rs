@@ -88,6 +88,14 @@ impl RunUser {
                 home: std::env::var_os("HOME"),
             });
         }
+        let found = RunUser::of_root(wanted, tree)?;
+        match is_mapped(found.uid) {
+            true => Ok(found),
+            false => Err(RunError::NotMapped(found.uid)),
+        }
+    }
+
+    fn of_root(wanted: Option<&str>, tree: &Stat) -> Result<RunUser, RunError> {
         let found = match wanted {
             Some(text) => options::parse_user(text).map_err(RunError::NoUser)?,
             None => tree.st_uid,
@@ -137,6 +145,15 @@ impl RunUser {
     pub(super) fn has_no_home(&self) -> bool {
         self.shown_uid != self.uid
     }
+}
+
+/// Whether the user namespace of this process has this user.
+fn is_mapped(uid: u32) -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.lines().any(|line| {
+        let numbers: Vec<u32> = line.split_whitespace().flat_map(str::parse).collect();
+        matches!(numbers[..], [first, _, count] if uid.checked_sub(first).is_some_and(|it| it < count))
+    })
 }
 
 fn account(line: &str) -> Option<Account> {

@@ -159,7 +159,7 @@ fn doctor_fails_without_dev_fuse() {
         return skipped("a machine without /dev/fuse: only root can hide it");
     }
     for (hide, remedy) in [
-        ("mount -t tmpfs none /dev", "modprobe fuse"),
+        ("mount -t tmpfs none /dev", "--device /dev/fuse"),
         ("mount --bind /dev/null /dev/fuse", "mknod"),
     ] {
         let script = format!("{hide} && exec {THRUFS} doctor --json");

@@ -18,6 +18,7 @@ mod run_ground;
 mod run_mounts;
 mod run_report;
 mod run_rules;
+mod run_saved;
 mod run_terminal;
 mod run_users;
 mod share;

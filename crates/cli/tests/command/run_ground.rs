@@ -134,6 +134,7 @@ impl RunGround {
             command.uid(USER).gid(USER);
         }
         command.current_dir("/").env("HOME", &self.home);
+        command.env_remove("XDG_CONFIG_HOME");
         command
     }
 

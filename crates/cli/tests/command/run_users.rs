@@ -1,9 +1,10 @@
 //! Users and groups in `thrufs run`.
 
-use crate::ground::{stdout, succeeded};
-use crate::run_ground::{RunGround, Who};
+use crate::ground::{fails, run, stdout, succeeded};
+use crate::run_ground::{RunGround, USER, Who};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 
 /// In the sandbox the user has one group. What the kernel refuses there for files of others is up to the
 /// server, which has all.
@@ -38,4 +39,46 @@ fn a_user_without_an_account_is_in_its_own_group_alone() {
     let output = ground.shell(&[], "id -u; id -G");
     succeeded(&output);
     assert_eq!(stdout(&output), format!("{UNKNOWN}\n{UNKNOWN}\n"));
+}
+
+/// Started by these words, `thrufs run -- true` fails, and says this.
+const CONTAINERS: [(Who, &str, &str); 4] = [
+    (Who::User, "$THRUFS run --", "`--also-write /dev/fuse`"),
+    (Who::RootOnTreeOfRoot, "$THRUFS run --", "has no user"),
+    (
+        Who::RootOnTreeOfRoot,
+        "setpriv --bounding-set -sys_admin --inh-caps -sys_admin",
+        "root needs CAP_SYS_ADMIN",
+    ),
+    (Who::User, "unshare --user --map-root-user", "has no user"),
+];
+
+#[test]
+fn in_containers_run_says_what_is_missing() {
+    for (who, container, expected) in CONTAINERS {
+        let Some(ground) = RunGround::new(who) else {
+            return;
+        };
+        let script = format!("{container} $THRUFS run -- true");
+        let output = run(ground.on_the_host("sh").args(["-c", &script]));
+        fails(&output, 125, expected);
+        if expected.contains("--also-write") {
+            let script = "$THRUFS run --also-write /dev/fuse -- $THRUFS run -- true";
+            succeeded(&run(ground.on_the_host("sh").args(["-c", script])));
+        }
+    }
+}
+
+/// A container that hides a place of /proc, and one without any.
+#[test]
+fn where_no_proc_can_be_mounted_run_says_so() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let script = "mount -t tmpfs none /proc/fs && exec setpriv --reuid=$0 --regid=$0 --clear-groups \
+                  $THRUFS run -- true";
+    let mut command = ground.on_the_host("unshare");
+    command.uid(0).gid(0).args(["--mount", "sh", "-c", script]);
+    let output = run(command.arg(USER.to_string()));
+    fails(&output, 125, "unmask=ALL");
 }

@@ -75,13 +75,22 @@ impl MountError {
     }
 }
 
+const GIVE_DEVICE: &str = "a sandbox or a container must be given the device: `--also-write /dev/fuse` \
+                           (thrufs run), `--device /dev/fuse` (podman, docker)";
+
 /// What to do about `/dev/fuse`.
-fn device_advice(error: &io::Error) -> &'static str {
+#[must_use]
+pub fn device_advice(error: &io::Error) -> &'static str {
+    let is_fuse_there = || {
+        let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        known.lines().any(|line| line == "nodev\tfuse")
+    };
     match error.raw_os_error() {
         Some(libc::EACCES) => {
             "this user may not open it: as root, `chmod 666 /dev/fuse`, as most systems have it"
         }
-        Some(libc::EPERM) => "a container must be given the device (`--device /dev/fuse`)",
+        Some(libc::EPERM) => GIVE_DEVICE,
+        Some(libc::ENOENT) if is_fuse_there() => GIVE_DEVICE,
         _ => "is FUSE in this kernel (try `modprobe fuse`)?",
     }
 }

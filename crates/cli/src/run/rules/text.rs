@@ -182,7 +182,7 @@ fn lines<'d>(
 }
 
 /// A text in TOML: as in JSON, but that DEL is escaped too.
-pub(super) fn quoted(text: &str) -> String {
+pub(in crate::run) fn quoted(text: &str) -> String {
     let json = serde_json::to_string(text).expect("every text is JSON");
     json.replace('\u{7f}', "\\u007F")
 }

@@ -1,0 +1,165 @@
+//! `thrufs run`: options that are saved for a tree.
+
+use crate::ground::{fails, run, stderr, stdout, succeeded};
+use crate::run_ground::{RunGround, Who, of_both};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Output;
+
+/// Its `run.toml`, with this content.
+fn saved(ground: &RunGround, content: &str) -> PathBuf {
+    let directory = ground.home.join(".config/thrufs");
+    if !directory.exists() {
+        ground.make_directory(directory.parent().unwrap());
+        ground.make_directory(&directory);
+    }
+    let file = directory.join("run.toml");
+    ground.write(&file, content);
+    file
+}
+
+fn shown(ground: &RunGround, options: &[&str]) -> Output {
+    let mut command = ground.starter(&ground.program);
+    run(command
+        .args(["run", "--show"])
+        .args(options)
+        .arg(&ground.tree))
+}
+
+#[test]
+fn saved_options_hold_for_the_tree_and_what_is_given_is_added() {
+    for ground in of_both() {
+        ground.write(&ground.tree.join("other"), "other");
+        let output = ground.shell(&["--hide", "file", "--save"], "! test -e file");
+        succeeded(&output);
+        succeeded(&ground.shell(&[], "! test -e file; test -e other"));
+        succeeded(&ground.shell(&["--hide=other"], "! test -e file; ! test -e other"));
+        succeeded(&ground.shell(&["--no-saved"], "test -e file"));
+        let file = ground.home.join(".config/thrufs/run.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        let tree = ground.tree.display();
+        assert_eq!(
+            text,
+            format!("[[tree]]\npath = \"{tree}\"\nhide = [\"file\"]\n")
+        );
+        let output = shown(&ground, &[]);
+        let first = format!("# {}, line 1: --hide=file\n\n", file.display());
+        assert!(stdout(&output).starts_with(&first), "{output:?}");
+        // Without a command, and instead of what was saved.
+        let mut command = ground.starter(&ground.program);
+        let options = ["run", "--report", "--also=.", "-o", "log=error", "--save"];
+        succeeded(&run(command.args(options).arg(&ground.tree)));
+        let text = fs::read_to_string(&file).unwrap();
+        let expected = "also = [\"/\"]\nreport = true\noptions = [\"log=error\"]\n";
+        assert!(text.ends_with(expected), "{text}");
+    }
+}
+
+#[test]
+fn the_deepest_entry_counts_and_the_rest_of_the_file_is_kept() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let (log, other) = (ground.home.join("log"), ground.home.join("other"));
+    let content = format!(
+        "# First.\n[[tree]]\npath = {:?} # around\nhide = \"file\"\n\n# Second.\n[[tree]]\npath = {:?}\n\
+         audit = \"~/log\"\nonly = false\n\n# Third.\n[[tree]]\npath = \"/\"\nonly = true\n",
+        ground.around, ground.tree
+    );
+    let file = saved(&ground, &content);
+    succeeded(&ground.shell(&[], "test -e file; test -e ~/.config"));
+    assert!(log.exists());
+    let given = format!("--audit={}", other.display());
+    succeeded(&ground.shell(&[&given], "true"));
+    assert!(other.exists());
+    succeeded(&ground.shell(&["--deny=file", "--save"], "! cat file"));
+    let text = fs::read_to_string(&file).unwrap();
+    let second = "audit = \"~/log\"\nonly = false\n";
+    assert_eq!(text, content.replace(second, "deny = [\"file\"]\n"));
+}
+
+#[test]
+fn saved_options_that_are_wrong_or_of_others_are_refused() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let entry = |keys: &str| format!("[[tree]]\npath = \"/\"\n{keys}\n");
+    for (content, expected) in [
+        (
+            "tree = 1".to_owned(),
+            "run.toml: line 1: only [[tree]] is known here",
+        ),
+        ("[[tree]\n".to_owned(), "run.toml: line 1: "),
+        (
+            "[[tree]]\nonly = true".to_owned(),
+            "line 1: `path` is missing",
+        ),
+        (
+            entry("hidden = 1"),
+            "line 3: `hidden` is no option that can be saved",
+        ),
+        (entry("show = true"), "line 3: `show` is no option"),
+        (
+            entry("\nhide = [1]"),
+            "line 4: `hide` is a text, or a list of texts",
+        ),
+        (
+            entry("only = [\"x\"]"),
+            "line 3: unexpected value 'x' for '--only'",
+        ),
+        (entry("only = 1"), "line 3: `only` is true or false"),
+        (
+            entry("also = \"here\""),
+            "line 3: `here` must begin with / or ~/",
+        ),
+        (
+            entry("profile = \"x\""),
+            "line 3: invalid value 'x' for '--profile <NAME>'",
+        ),
+    ] {
+        saved(&ground, &content);
+        fails(&ground.shell(&[], "true"), 125, expected);
+    }
+    let file = saved(&ground, &entry("only = true"));
+    let all = fs::Permissions::from_mode(0o666);
+    fs::set_permissions(&file, all).unwrap();
+    fails(
+        &ground.shell(&[], "true"),
+        125,
+        "others must not write to it",
+    );
+    let mut command = ground.thrufs_run(&[]);
+    ground.make_directory(&ground.tree.join("thrufs"));
+    ground.write(&ground.tree.join("thrufs/run.toml"), "");
+    command.env("XDG_CONFIG_HOME", &ground.tree).arg("true");
+    fails(&run(&mut command), 125, "it is in the tree");
+    std::os::unix::fs::chown(&file, Some(1), None).unwrap();
+    fails(&ground.shell(&[], "true"), 125, "must belong to the user");
+}
+
+#[test]
+fn command_cannot_change_saved_options_unnoticed() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let said = "run.toml, the saved options, was changed";
+    let none = ground.shell(
+        &[],
+        "mkdir -p ~/.config/thrufs; echo >~/.config/thrufs/run.toml",
+    );
+    assert!(stderr(&none).contains(said), "{none:?}");
+    fs::remove_dir_all(ground.home.join(".config")).unwrap();
+    saved(&ground, "");
+    let tried = ground.shell(
+        &[],
+        "! echo >>~/.config/thrufs/run.toml; ! rm -f ~/.config/thrufs/run.toml",
+    );
+    succeeded(&tried);
+    assert!(stderr(&tried).contains("Read-only file system"));
+    assert!(!stderr(&tried).contains(said));
+    let config = format!("--also-write={}", ground.home.join(".config").display());
+    succeeded(&ground.shell(&["--only", &config], "! rm -f ~/.config/thrufs/run.toml"));
+    let moved = "mv ~/.config ~/old; mkdir -p ~/.config/thrufs; echo >~/.config/thrufs/run.toml";
+    assert!(stderr(&ground.shell(&[], moved)).contains(said));
+}
