@@ -1,0 +1,595 @@
+//! Drafts on disk.
+//!
+//! ```text
+//! $XDG_STATE_HOME/thrufs/drafts/
+//!   NAME/             mode 0700
+//!     draft.json      the record, written when all else is there
+//!     lock            flock(2): exclusive while a run has the layer mounted, and while it is applied or discarded
+//!     upper/ work/    the layer, as overlayfs has it
+//! ```
+//!
+//! What is in `upper` was written by a command that is not trusted. Whatever reads it goes by descriptors, beneath
+//! them, and follows no link. Directories of other users are refused: the record says which tree is changed.
+
+use super::error::DraftError;
+use super::{DraftPlace, is_around, remove};
+use crate::error::{system, system_at};
+use crate::lookup;
+use crate::source;
+use rustix::fs::{
+    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags, XattrFlags, fgetxattr,
+    flock, fsetxattr, fstat, fstatfs, mkdirat, openat, openat2, renameat, statx,
+};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use thrufs_policy::Policy;
+
+const VERSION: u32 = 1;
+
+/// A policy may have 1 MiB, and JSON writes a byte of it as six at most.
+const RECORD_BYTES_MAX: u64 = 16 << 20;
+
+const NAME_CHARS_MAX: usize = 64;
+
+/// The longest that a file system keeps (ext4: a block).
+const LIST_BYTES_MAX: usize = 64 << 10;
+
+/// `linux/magic.h`: FUSE, NFS, overlayfs, SMB, 9P, FAT. Overlayfs writes to none of them, nor do they keep what it needs.
+const NO_UPPER: [i64; 7] = [
+    0x6573_5546,
+    0x6969,
+    0x794c_7630,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0102_1997,
+    0x4d44,
+];
+
+const RECORD: &str = "draft.json";
+const LOCK: &str = "lock";
+const UPPER: &str = "upper";
+const WORK: &str = "work";
+
+/// What identifies the tree of a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TreeIdentity {
+    /// Another one after a reboot on some file systems: compared where there is no time of birth.
+    device: u64,
+    inode: u64,
+    /// Seconds and nanoseconds.
+    born: Option<(i64, u32)>,
+}
+
+impl TreeIdentity {
+    fn of(tree: impl AsFd) -> rustix::io::Result<TreeIdentity> {
+        let stat = fstat(&tree)?;
+        let born = statx(&tree, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
+        let is_known = StatxFlags::from_bits_retain(born.stx_mask).contains(StatxFlags::BTIME);
+        Ok(TreeIdentity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            born: is_known.then_some((born.stx_btime.tv_sec, born.stx_btime.tv_nsec)),
+        })
+    }
+
+    fn is_that_of(self, other: TreeIdentity) -> bool {
+        self.inode == other.inode
+            && self.born == other.born
+            && (self.born.is_some() || self.device == other.device)
+    }
+}
+
+/// `draft.json`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    version: u32,
+    /// Absolute, without symbolic links. An `OsString` keeps bytes that are not UTF-8.
+    tree: OsString,
+    identity: TreeIdentity,
+    /// Seconds and nanoseconds since 1970.
+    pub(crate) begun: (u64, u32),
+    /// The composed policy.
+    policy: String,
+    pub(crate) ids: DraftIds,
+}
+
+/// Of the command: what it made in the layer belongs to this user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DraftIds {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// As it sees itself: 0 for `uid` on a tree of root's.
+    pub(crate) shown_uid: u32,
+    pub(crate) shown_gid: u32,
+}
+
+impl Record {
+    pub(crate) fn tree(&self) -> &Path {
+        Path::new(&self.tree)
+    }
+}
+
+/// The directory of the drafts.
+pub(crate) struct Drafts {
+    place: OwnedFd,
+    path: PathBuf,
+}
+
+impl Drafts {
+    /// `None` where nobody has begun a draft.
+    pub(crate) fn open(place: &DraftPlace) -> Result<Option<Drafts>, DraftError> {
+        let path = path_of(place)?;
+        match lookup::open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => Drafts::at(opened, &path).map(Some),
+        }
+    }
+
+    pub(crate) fn open_or_make(place: &DraftPlace) -> Result<Drafts, DraftError> {
+        let path = path_of(place)?;
+        Drafts::at(make(&path), &path)
+    }
+
+    fn at(opened: io::Result<OwnedFd>, path: &Path) -> Result<Drafts, DraftError> {
+        let step = || system_at("open the directory of drafts", path);
+        let place = opened.map_err(step())?;
+        if !is_own(&place, 0o022) {
+            return Err(DraftError::NotOwn(path.into()));
+        }
+        let path = lookup::path_of(&place).map_err(step())?;
+        Ok(Drafts { place, path })
+    }
+
+    /// Without symbolic links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn names(&self) -> Result<Vec<String>, DraftError> {
+        let read = || -> io::Result<Vec<String>> {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let listed = openat(&self.place, ".", flags, Mode::empty())?;
+            let mut names = Vec::new();
+            for entry in Dir::new(listed)? {
+                let entry = entry?;
+                names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+            }
+            names.retain(|name| is_name(name));
+            names.sort();
+            Ok(names)
+        };
+        Ok(read().map_err(system_at("list the drafts in", &self.path))?)
+    }
+
+    /// # Errors
+    ///
+    /// None of this name, or it is not complete.
+    pub(crate) fn named(&self, name: &str) -> Result<Draft, DraftError> {
+        let directory = self.directory(name)?;
+        let record = match read_record(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(DraftError::Incomplete(name.to_owned()));
+            }
+            Err(error) => return Err(DraftError::Damaged(name.to_owned(), error.to_string())),
+            Ok(record) => record,
+        };
+        Ok(Draft {
+            name: name.to_owned(),
+            path: self.path.join(name),
+            record,
+            directory,
+            lock: None,
+        })
+    }
+
+    /// The only draft, or the only one of a tree around the working directory. `how` says how a name is given.
+    pub(crate) fn only(&self, how: &'static str) -> Result<Draft, DraftError> {
+        let mut names = self.names()?;
+        if names.len() > 1 {
+            let here = std::env::current_dir().ok();
+            let all = names.clone();
+            names.retain(|name| {
+                let draft = self.named(name);
+                draft.is_ok_and(|draft| is_around(draft.record.tree(), here.as_deref()))
+            });
+            if names.len() != 1 {
+                let names = if names.is_empty() { all } else { names };
+                let names = names.join(", ");
+                return Err(DraftError::Several { names, how });
+            }
+        }
+        let name = names.first().ok_or(DraftError::None)?;
+        self.named(name)
+    }
+
+    /// Finds or makes the draft of this name for a tree, or a new one with a name of its own, for this process alone.
+    ///
+    /// # Errors
+    ///
+    /// It is of another tree, in use, or where overlayfs cannot have it.
+    pub(crate) fn reserve(
+        &self,
+        name: Option<&str>,
+        tree: &OwnedFd,
+        path: &Path,
+    ) -> Result<Reserved, DraftError> {
+        if self.path.starts_with(path) || path.starts_with(&self.path) {
+            return Err(DraftError::InTree(self.path.clone()));
+        }
+        let (step, damaged) = (
+            || system_at("make a draft in", &self.path),
+            DraftError::Damaged,
+        );
+        let kind = fstatfs(&self.place).map_err(step())?.f_type;
+        if NO_UPPER.contains(&kind) {
+            return Err(DraftError::FileSystem(self.path.clone()));
+        }
+        let name = match name {
+            Some(name) if !is_name(name) => return Err(DraftError::BadName(name.to_owned())),
+            Some(name) => {
+                make_directory(&self.place, name).map_err(step())?;
+                name.to_owned()
+            }
+            None => self.make_named_after(path).map_err(step())?,
+        };
+        let directory = self.directory(&name)?;
+        let lock = lock(&name, &directory)?;
+        let identity = TreeIdentity::of(tree).map_err(step())?;
+        let record = match read_record(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                remove::contents(&directory, &[], &[LOCK]).map_err(step())?;
+                None
+            }
+            Err(error) => return Err(damaged(name, error.to_string())),
+            Ok(record) if record.tree() != path => {
+                let tree = record.tree.into();
+                return Err(DraftError::OtherTree { name, tree });
+            }
+            Ok(record) if !identity.is_that_of(record.identity) => {
+                let tree = record.tree.into();
+                return Err(DraftError::TreeReplaced { name, tree });
+            }
+            Ok(record) => Some(record),
+        };
+        Ok(Reserved {
+            path: self.path.join(&name),
+            name,
+            directory,
+            lock,
+            tree: (identity, path.into()),
+            record,
+        })
+    }
+
+    /// `project`, `project-2`, …
+    fn make_named_after(&self, tree: &Path) -> rustix::io::Result<String> {
+        let name = tree.file_name().unwrap_or_default().to_string_lossy();
+        let usual = |it: char| if is_usual(it) { it } else { '-' };
+        let name: String = name.chars().map(usual).take(NAME_CHARS_MAX - 8).collect();
+        let name = match name.trim_start_matches(['.', '-']) {
+            "" => "draft",
+            name => name,
+        };
+        let numbered = (2..).map(|number: u32| format!("{name}-{number}"));
+        for name in [name.to_owned()].into_iter().chain(numbered) {
+            match mkdirat(&self.place, &name, Mode::RWXU) {
+                Err(Errno::EXIST) => {}
+                made => return made.map(|()| name),
+            }
+        }
+        Err(Errno::EXIST)
+    }
+
+    /// Removes a draft that no other process uses, also one that is not complete.
+    pub(crate) fn discard(&self, name: &str) -> Result<(), DraftError> {
+        let directory = self.directory(name)?;
+        let lock = lock(name, &directory)?;
+        self.remove(name, directory, lock)
+    }
+
+    fn remove(&self, name: &str, directory: OwnedFd, lock: OwnedFd) -> Result<(), DraftError> {
+        let path = self.path.join(name);
+        // Whoever finds it without a record knows that it is not complete.
+        let removed = remove::contents(&directory, &[RECORD], &[LOCK]).and_then(|()| {
+            remove::contents(&directory, &[LOCK], &[])?;
+            rustix::fs::unlinkat(&self.place, name, AtFlags::REMOVEDIR)
+        });
+        drop(lock);
+        Ok(removed.map_err(system_at("remove", &path))?)
+    }
+
+    fn directory(&self, name: &str) -> Result<OwnedFd, DraftError> {
+        if !is_name(name) {
+            return Err(DraftError::BadName(name.to_owned()));
+        }
+        let path = self.path.join(name);
+        let step = || system_at("open the draft", &path);
+        let opened = beneath(&self.place, name, OFlags::PATH | OFlags::DIRECTORY);
+        let directory = match opened {
+            Err(Errno::NOENT) => return Err(DraftError::NotFound(name.to_owned())),
+            opened => opened.map_err(step())?,
+        };
+        match is_own(&directory, 0o077) {
+            true => Ok(directory),
+            false => Err(DraftError::NotOwn(path)),
+        }
+    }
+}
+
+/// A draft that no other process uses, before its first run or before a further one.
+pub(crate) struct Reserved {
+    name: String,
+    path: PathBuf,
+    directory: OwnedFd,
+    lock: OwnedFd,
+    tree: (TreeIdentity, PathBuf),
+    /// Of a draft that was there before.
+    pub(crate) record: Option<Record>,
+}
+
+impl Reserved {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the layer, if it is new, and records the policy of this run.
+    pub(crate) fn begin(
+        self,
+        tree: &OwnedFd,
+        policy: &str,
+        ids: DraftIds,
+    ) -> Result<Draft, DraftError> {
+        let step = || system_at("make the draft", &self.path);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default();
+        if self.record.is_none() {
+            make_layer(&self.directory, tree, ids).map_err(step())?;
+        }
+        let (identity, path) = self.tree;
+        let record = Record {
+            version: VERSION,
+            tree: path.into_os_string(),
+            identity,
+            begun: match &self.record {
+                Some(record) => record.begun,
+                None => (now.as_secs(), now.subsec_nanos()),
+            },
+            policy: policy.to_owned(),
+            ids,
+        };
+        write_record(&self.directory, &record).map_err(step())?;
+        Ok(Draft {
+            name: self.name,
+            record,
+            path: self.path,
+            directory: self.directory,
+            lock: Some(self.lock),
+        })
+    }
+}
+
+/// The layer shows the attributes of its own top directory, not those of the tree's.
+fn make_layer(directory: &OwnedFd, tree: &OwnedFd, ids: DraftIds) -> io::Result<()> {
+    let stat = fstat(tree)?;
+    let shown = |id: u32, own: u32, seen: u32| if id == seen { own } else { id };
+    let (uid, gid) = match rustix::process::geteuid().is_root() {
+        true => (
+            shown(stat.st_uid, ids.uid, ids.shown_uid),
+            shown(stat.st_gid, ids.gid, ids.shown_gid),
+        ),
+        false => (ids.uid, ids.gid),
+    };
+    for (name, mode) in [
+        (WORK, Mode::RWXU),
+        (UPPER, Mode::from_raw_mode(stat.st_mode)),
+    ] {
+        mkdirat(directory, name, Mode::RWXU)?;
+        let made = beneath(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        if rustix::process::geteuid().is_root() {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            rustix::fs::fchown(&made, Some(uid), Some(gid))?;
+        }
+        rustix::fs::fchmod(&made, mode)?;
+        if name == UPPER {
+            copy_lists(tree, &made)?;
+        }
+    }
+    Ok(())
+}
+
+/// Access control lists, of which the default one is for what is made.
+fn copy_lists(from: &OwnedFd, to: &OwnedFd) -> rustix::io::Result<()> {
+    for name in ["system.posix_acl_access", "system.posix_acl_default"] {
+        let mut list = vec![0; LIST_BYTES_MAX];
+        match fgetxattr(from, name, &mut list) {
+            Ok(length) => fsetxattr(to, name, &list[..length], XattrFlags::empty())?,
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn write_record(directory: &OwnedFd, record: &Record) -> io::Result<()> {
+    let new = format!("{RECORD}.new");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let mut file = File::from(beneath(directory, &new, flags)?);
+    file.write_all(&serde_json::to_vec(record)?)?;
+    file.sync_all()?;
+    Ok(renameat(directory, new, directory, RECORD)?)
+}
+
+/// A layer, and whose it is.
+pub(crate) struct Draft {
+    pub(crate) name: String,
+    pub(crate) record: Record,
+    path: PathBuf,
+    directory: OwnedFd,
+    lock: Option<OwnedFd>,
+}
+
+impl Draft {
+    /// Keeps it from other processes until this is dropped.
+    pub(crate) fn lock(&mut self) -> Result<(), DraftError> {
+        if self.lock.is_none() {
+            self.lock = Some(lock(&self.name, &self.directory)?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.lock.is_none()
+            && matches!(lock(&self.name, &self.directory), Err(DraftError::InUse(_)))
+    }
+
+    /// The directory `NAME`.
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the command has written, as overlayfs keeps it.
+    pub(crate) fn upper(&self) -> Result<OwnedFd, DraftError> {
+        let opened = beneath(&self.directory, UPPER, OFlags::RDONLY | OFlags::DIRECTORY);
+        Ok(opened.map_err(system_at("open the layer of", &self.path))?)
+    }
+
+    /// The tree that it changes.
+    ///
+    /// # Errors
+    ///
+    /// Another directory is there.
+    pub(crate) fn tree(&self) -> Result<OwnedFd, DraftError> {
+        let (tree, path) = source::open(self.record.tree())?;
+        let identity = TreeIdentity::of(&tree).map_err(source::unusable(&path))?;
+        match path == self.record.tree() && identity.is_that_of(self.record.identity) {
+            true => Ok(tree),
+            false => Err(DraftError::TreeReplaced {
+                name: self.name.clone(),
+                tree: self.record.tree().into(),
+            }),
+        }
+    }
+
+    /// The policy under which the command saw the tree.
+    pub(crate) fn policy(&self) -> Result<Policy, DraftError> {
+        let policy = Policy::of_file(&self.path.join(RECORD), self.record.policy.as_bytes());
+        policy.map_err(|error| DraftError::Damaged(self.name.clone(), error.to_string()))
+    }
+}
+
+fn path_of(place: &DraftPlace) -> Result<PathBuf, DraftError> {
+    if let Some(given) = &place.draft_dir {
+        return Ok(std::path::absolute(given).map_err(system_at("find", given))?);
+    }
+    let from = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|it| it.is_absolute())
+    };
+    let state = from("XDG_STATE_HOME").or_else(|| Some(from("HOME")?.join(".local/state")));
+    Ok(state.ok_or(DraftError::NoPlace)?.join("thrufs/drafts"))
+}
+
+/// Makes what is missing on the path to it; as root, in directories of root's alone.
+fn make(path: &Path) -> io::Result<OwnedFd> {
+    let opened = lookup::open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    match (opened, path.parent(), path.file_name()) {
+        (Err(error), Some(parent), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = make(parent)?;
+            if rustix::process::geteuid().is_root() && fstat(&parent)?.st_uid != 0 {
+                return Err(io::Error::other(
+                    "it would be in a directory that is not root's: say where drafts are to be, with \
+                     --draft-dir DIR",
+                ));
+            }
+            make_directory(&parent, name)?;
+            Ok(beneath(&parent, name, OFlags::PATH | OFlags::DIRECTORY)?)
+        }
+        (opened, ..) => opened,
+    }
+}
+
+fn make_directory(parent: impl AsFd, name: impl AsRef<OsStr>) -> rustix::io::Result<()> {
+    match mkdirat(parent, name.as_ref(), Mode::RWXU) {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// Opens what is in a directory of ours; follows nothing.
+fn beneath(
+    directory: impl AsFd,
+    name: impl AsRef<OsStr>,
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mode = match flags.contains(OFlags::CREATE) {
+        true => Mode::RUSR | Mode::WUSR,
+        false => Mode::empty(),
+    };
+    openat2(
+        directory,
+        name.as_ref(),
+        flags | OFlags::CLOEXEC,
+        mode,
+        resolve,
+    )
+}
+
+/// Whether it belongs to this user, and to nobody of `others`, bits of its mode.
+fn is_own(file: impl AsFd, others: u32) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    fstat(file).is_ok_and(|it| it.st_uid == own && it.st_mode & others == 0)
+}
+
+fn lock(name: &str, directory: &OwnedFd) -> Result<OwnedFd, DraftError> {
+    let step = || system("lock the draft");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+    let lock = beneath(directory, LOCK, flags).map_err(step())?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(DraftError::InUse(name.to_owned())),
+        locked => locked.map_err(step())?,
+    }
+    // Whoever had it before may have removed the draft.
+    match lookup::is_called(&lock, directory, OsStr::new(LOCK)) {
+        true => Ok(lock),
+        false => Err(DraftError::NotFound(name.to_owned())),
+    }
+}
+
+fn read_record(directory: &OwnedFd) -> io::Result<Record> {
+    let file = beneath(directory, RECORD, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    lookup::must_be_regular(&file)?;
+    let mut text = Vec::new();
+    File::from(file)
+        .take(RECORD_BYTES_MAX)
+        .read_to_end(&mut text)?;
+    let record: Record = serde_json::from_slice(&text)?;
+    match record.version {
+        VERSION => Ok(record),
+        other => Err(io::Error::other(format!("its version is {other}"))),
+    }
+}
+
+fn is_usual(it: char) -> bool {
+    it.is_ascii_alphanumeric() || "._-".contains(it)
+}
+
+/// A file name that needs no quotes, and is no option.
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_CHARS_MAX
+        && !name.starts_with(['.', '-'])
+        && name.chars().all(is_usual)
+}
