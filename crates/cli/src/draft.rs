@@ -4,16 +4,17 @@
 //! |---|---|
 //! | `layer` | drafts on disk: where they are, their record and lock |
 //! | `remove` | removing what a command left in a layer |
+//! | `summary` | what is said of a draft at the end of a run |
 
-// Until `thrufs run --draft`, which begins a draft.
 #![allow(dead_code, unused_imports)]
 
 mod error;
 mod layer;
 mod remove;
+mod summary;
 
 pub(crate) use error::DraftError;
-pub(crate) use layer::{Draft, DraftIds, Drafts, Reserved};
+pub(crate) use layer::{Draft, DraftIds, Drafts, layer_directory};
 
 use crate::output::{print, report};
 use clap::{Args, Parser, ValueHint};

@@ -18,6 +18,7 @@ mod error;
 mod git;
 pub(crate) mod init;
 mod log_copy;
+mod overlay;
 mod plan;
 mod project;
 mod refused;
@@ -32,6 +33,7 @@ pub(crate) mod user;
 use crate::audit_log;
 use crate::channel::{Order, ToParent};
 use crate::config::MountConfig;
+use crate::draft::{Draft, Drafts};
 use crate::error::system;
 use crate::log;
 use crate::lookup;
@@ -53,6 +55,7 @@ use runner::{CommandEnd, Runner, SIGNALS};
 use rustix::fs::FileType;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::printable;
@@ -92,6 +95,16 @@ pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
     })
 }
 
+/// What is served, to whom, and by which policy.
+struct Served {
+    source: OwnedFd,
+    tree: PathBuf,
+    user: RunUser,
+    git: GitPlaces,
+    text: String,
+    policy: Policy,
+}
+
 fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunError> {
     let (source, tree) = source::open(tree)?;
     if tree == Path::new("/") {
@@ -100,6 +113,58 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     let owned = rustix::fs::fstat(&source).map_err(source::unusable(&tree))?;
     let user = RunUser::find(arguments.user.as_deref(), &owned)?;
     let (git, (text, policy)) = compose(&arguments, &tree, user.home.as_deref())?;
+    let mut served = Served {
+        source,
+        tree,
+        user,
+        git,
+        text,
+        policy,
+    };
+    if arguments.draft.is_none() {
+        return serve(arguments, served, None);
+    }
+    let drafts = Drafts::open_or_make(&arguments.drafts)?;
+    let draft = begin_draft(&arguments, &drafts, &mut served)?;
+    let ended = serve(arguments, served, Some(&draft));
+    let told = draft.end(&drafts);
+    ended.and_then(|ended| told.map(|()| ended).map_err(RunError::from))
+}
+
+fn begin_draft(
+    arguments: &RunArguments,
+    drafts: &Drafts,
+    served: &mut Served,
+) -> Result<Draft, RunError> {
+    if served.policy.uses().callers {
+        return Err(RunError::CallersInDraft);
+    }
+    let name = arguments.draft.as_ref().and_then(Option::as_deref);
+    let reserved = drafts.reserve(name, &served.source, &served.tree)?;
+    if let Some(record) = &reserved.record {
+        served.user = served.user.clone().as_before(&record.ids)?;
+    }
+    let draft = reserved.begin(&served.source, &served.text, served.user.ids())?;
+    output::report(format_args!(
+        "thrufs: changes go to the draft {}",
+        draft.name
+    ));
+    Ok(draft)
+}
+
+fn serve(
+    arguments: RunArguments,
+    served: Served,
+    draft: Option<&Draft>,
+) -> Result<CommandEnd, RunError> {
+    let Served {
+        source,
+        tree,
+        user,
+        git,
+        text,
+        policy,
+    } = served;
     let config = config(&arguments, &tree, &user, policy.uses().callers)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
@@ -124,7 +189,16 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
              with Landlock has scopes)"
         );
     }
-    let plan = SandboxPlan::new(&arguments, &tree, user, log)?;
+    // Also those of other trees, which the host may apply later.
+    let drafts = Drafts::open(&arguments.drafts)?;
+    let covered = log.into_iter().chain(drafts.map(|it| it.path().to_owned()));
+    let plan = SandboxPlan::new(
+        &arguments,
+        &tree,
+        user,
+        covered.collect(),
+        draft.map(Draft::path),
+    )?;
     if plan.user.change.is_some() {
         standard_files::give_pipes(plan.user.uid, plan.user.gid)?;
     }
@@ -135,10 +209,12 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
             tree.display()
         ));
     }
-    for warning in git.warnings(|path| path == tree || plan.lets_change(path)) {
+    for warning in git.warnings(|path| path == tree && draft.is_none() || plan.lets_change(path)) {
         output::report(format_args!("thrufs: {}", printable(&warning)));
     }
-    let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
+    let layer = draft.map_or(Ok(Vec::new()), Draft::for_sandbox)?;
+    let to_run = (message, &arguments.command[..]);
+    let runner = Runner::start(signals, &config, &plan, source, layer, to_run)?;
     let ended = runner.wait();
     let warnings = git.warnings_at_the_end(&policy);
     if report.is_some() || !warnings.is_empty() || ended.is_err() {

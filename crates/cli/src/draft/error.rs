@@ -41,6 +41,11 @@ pub(crate) enum DraftError {
          system, FAT): give a directory on another, with --draft-dir DIR"
     )]
     FileSystem(PathBuf),
+    #[error(
+        "the draft was moved while the command ran: look for a directory that was {0}, and do not trust what is \
+         there now"
+    )]
+    Moved(PathBuf),
     #[error("HOME and XDG_STATE_HOME are unset: say where drafts are to be, with --draft-dir DIR")]
     NoPlace,
     #[error(

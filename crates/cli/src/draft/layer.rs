@@ -294,6 +294,20 @@ impl Drafts {
         self.remove(name, directory, lock)
     }
 
+    /// Removes a draft that this process has locked.
+    pub(crate) fn discard_held(&self, draft: Draft) -> Result<(), DraftError> {
+        let Draft {
+            name,
+            directory,
+            lock,
+            ..
+        } = draft;
+        match lock {
+            Some(lock) => self.remove(&name, directory, lock),
+            None => self.discard(&name),
+        }
+    }
+
     fn remove(&self, name: &str, directory: OwnedFd, lock: OwnedFd) -> Result<(), DraftError> {
         let path = self.path.join(name);
         // Whoever finds it without a record knows that it is not complete.
@@ -458,10 +472,23 @@ impl Draft {
         &self.path
     }
 
+    /// Its directory and its lock, which the sandbox has until its end.
+    pub(crate) fn for_sandbox(&self) -> Result<Vec<OwnedFd>, DraftError> {
+        let both = [Some(&self.directory), self.lock.as_ref()]
+            .into_iter()
+            .flatten();
+        let copies = both.map(OwnedFd::try_clone).collect::<io::Result<_>>();
+        Ok(copies.map_err(system("duplicate the draft"))?)
+    }
+
     /// What the command has written, as overlayfs keeps it.
     pub(crate) fn upper(&self) -> Result<OwnedFd, DraftError> {
-        let opened = beneath(&self.directory, UPPER, OFlags::RDONLY | OFlags::DIRECTORY);
+        let opened = self.upper_or_errno();
         Ok(opened.map_err(system_at("open the layer of", &self.path))?)
+    }
+
+    pub(super) fn upper_or_errno(&self) -> rustix::io::Result<OwnedFd> {
+        beneath(&self.directory, UPPER, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// The tree that it changes.
@@ -486,6 +513,11 @@ impl Draft {
         let policy = Policy::of_file(&self.path.join(RECORD), self.record.policy.as_bytes());
         policy.map_err(|error| DraftError::Damaged(self.name.clone(), error.to_string()))
     }
+}
+
+/// `upper` or `work` in a draft's directory.
+pub(crate) fn layer_directory(draft: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    beneath(draft, name, OFlags::PATH | OFlags::DIRECTORY)
 }
 
 fn path_of(place: &DraftPlace) -> Result<PathBuf, DraftError> {

@@ -72,14 +72,15 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Starts the sandbox, and the worker when the device arrives.
+    /// Starts the sandbox, and the worker when the device arrives. Of a draft, the sandbox gets the directory and the
+    /// lock.
     pub(super) fn start(
         signals: SignalFd,
         config: &MountConfig,
         plan: &SandboxPlan,
         source: OwnedFd,
-        policy: Order,
-        command: &[OsString],
+        draft: Vec<OwnedFd>,
+        (policy, command): (Order, &[OsString]),
     ) -> Result<Runner, RunError> {
         let (channel, theirs) = ToChild::pair().map_err(system("create a socket"))?;
         let sandbox = process::start_inheriting(Role::Sandbox, &theirs, command);
@@ -100,7 +101,7 @@ impl Runner {
             outcome: None,
             deadline: Some(Instant::now() + START_TIMEOUT),
         };
-        let begun = runner.begin(config, source, policy);
+        let begun = runner.begin(config, source, draft, policy);
         begun.inspect_err(|_| runner.kill_sandbox())?;
         Ok(runner)
     }
@@ -109,10 +110,12 @@ impl Runner {
         &mut self,
         config: &MountConfig,
         source: OwnedFd,
+        draft: Vec<OwnedFd>,
         policy: Order,
     ) -> Result<(), RunError> {
         let copy = source.try_clone().map_err(system("duplicate the source"))?;
-        let serve = Order::Serve(Box::new(config.clone()), vec![copy]);
+        let directories = [copy].into_iter().chain(draft).collect();
+        let serve = Order::Serve(Box::new(config.clone()), directories);
         let plan = Order::Sandbox(self.plan.clone());
         for message in [&serve, &plan] {
             self.channel

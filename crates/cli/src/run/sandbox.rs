@@ -8,6 +8,7 @@
 //! Mounts that appear later outside do not appear here: they could show the tree.
 
 use super::elsewhere::{self, Elsewhere, Part};
+use super::overlay;
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
 use super::user::RunUser;
@@ -75,7 +76,7 @@ fn build(runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
     let _ = rustix::thread::set_name(c"thrufs-sandbox");
     let (orders, source) = Orders::receive(runner)?;
     let served = orders.enter(source)?.hide(runner)?.serve(runner)?;
-    served.cover()?.start(runner, command)
+    served.overlay()?.cover()?.start(runner, command)
 }
 
 fn gone() -> Failure {
@@ -87,12 +88,16 @@ fn gone() -> Failure {
 struct Orders {
     config: Box<MountConfig>,
     plan: SandboxPlan,
+    /// The draft's directory, and its lock, held until the end.
+    draft: Vec<OwnedFd>,
 }
 
 /// In namespaces of its own, which still show everything.
 struct Entered {
     orders: Orders,
     source: OwnedFd,
+    /// The draft's directory.
+    draft: Option<OwnedFd>,
     outside: Outside,
 }
 
@@ -106,6 +111,7 @@ struct Outside {
 /// What leads out is hidden.
 struct Hidden {
     orders: Orders,
+    draft: Option<OwnedFd>,
     outside: Outside,
     empty: Empty,
     device: OwnedFd,
@@ -116,11 +122,19 @@ struct Hidden {
 /// The worker serves the tree.
 struct Served {
     orders: Orders,
+    draft: Option<OwnedFd>,
     outside: Outside,
     empty: Empty,
 }
 
-/// Nothing shows the tree but the mount, and the audit log and the empty home are not shown anywhere.
+/// What the command writes goes to the draft, if there is one.
+struct Layered {
+    orders: Orders,
+    outside: Outside,
+    empty: Empty,
+}
+
+/// Nothing shows the tree but the mount, and the audit log, the drafts and the empty home are not shown anywhere.
 struct Covered(Orders);
 
 impl Orders {
@@ -130,8 +144,14 @@ impl Orders {
             return Err(gone());
         };
         let plan = super::receive_plan(runner).ok_or_else(gone)?;
-        let source = source.into_iter().next().ok_or_else(gone)?;
-        Ok((Orders { config, plan }, source))
+        let mut directories = source.into_iter();
+        let source = directories.next().ok_or_else(gone)?;
+        let orders = Orders {
+            config,
+            plan,
+            draft: directories.collect(),
+        };
+        Ok((orders, source))
     }
 
     fn tree(&self) -> &Path {
@@ -152,9 +172,21 @@ impl Orders {
             return Err(failed_to(step)(io::Error::other(why)));
         }
         let parts = elsewhere::parts(&mounts, tree);
+        let path = self.plan.draft.as_ref().map(Path::new);
+        let draft = path.zip(self.draft.first());
+        let draft = draft
+            .map(|(path, it)| overlay::find(path, it))
+            .transpose()?;
+        let is_in = |place: &Elsewhere| path.is_some_and(|path| path.starts_with(&place.path));
+        if elsewhere::places(&mounts, &parts, tree).iter().any(is_in) {
+            let why =
+                io::Error::other("they are in the tree: say where else, with --draft-dir DIR");
+            return Err(failed_to("use the drafts")(why));
+        }
         Ok(Entered {
             orders: self,
             source,
+            draft,
             outside: Outside { mounts, parts },
         })
     }
@@ -176,6 +208,7 @@ impl Entered {
         let _ = cred::set_umask(umask);
         Ok(Hidden {
             orders: self.orders,
+            draft: self.draft,
             outside: self.outside,
             empty,
             device,
@@ -199,6 +232,7 @@ impl Hidden {
         match runner.receive() {
             Ok(Some(Order::Served)) => Ok(Served {
                 orders: self.orders,
+                draft: self.draft,
                 outside: self.outside,
                 empty: self.empty,
             }),
@@ -208,8 +242,28 @@ impl Hidden {
 }
 
 impl Served {
-    fn cover(self) -> Result<Covered, Failure> {
+    fn overlay(self) -> Result<Layered, Failure> {
         let Served {
+            orders,
+            draft,
+            outside,
+            empty,
+        } = self;
+        if let Some(draft) = draft {
+            let view = open(orders.tree()).map_err(failed_to("open the view"))?;
+            overlay::mount(view, draft, &orders.plan.user)?;
+        }
+        Ok(Layered {
+            orders,
+            outside,
+            empty,
+        })
+    }
+}
+
+impl Layered {
+    fn cover(self) -> Result<Covered, Failure> {
+        let Layered {
             orders,
             outside,
             empty,
@@ -234,11 +288,10 @@ impl Served {
             }
         }
         cover_elsewhere(&outside.parts, tree, &empty)?;
-        // It is absent where the sandbox is empty.
-        if let Some(log) = plan.covered.as_ref().map(Path::new)
-            && log.exists()
-        {
-            empty.cover(log)?;
+        // They are absent where the sandbox is empty.
+        let covered = plan.covered.iter().map(Path::new);
+        for covered in covered.filter(|it| it.exists()) {
+            empty.cover(covered)?;
         }
         empty.remove()?;
         Ok(Covered(orders))
