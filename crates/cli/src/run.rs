@@ -144,12 +144,7 @@ fn begin_draft(
     if let Some(record) = &reserved.record {
         served.user = served.user.clone().as_before(&record.ids)?;
     }
-    let draft = reserved.begin(&served.source, &served.text, served.user.ids())?;
-    output::report(format_args!(
-        "thrufs: changes go to the draft {}",
-        draft.name
-    ));
-    Ok(draft)
+    Ok(reserved.begin(&served.source, &served.text, served.user.ids())?)
 }
 
 fn serve(
@@ -190,8 +185,8 @@ fn serve(
         );
     }
     // Also those of other trees, which the host may apply later.
-    let drafts = Drafts::open(&arguments.drafts)?;
-    let covered = log.into_iter().chain(drafts.map(|it| it.path().to_owned()));
+    let drafts = Drafts::places(&arguments.drafts, user.home.as_deref());
+    let covered = log.into_iter().chain(drafts);
     let plan = SandboxPlan::new(
         &arguments,
         &tree,
@@ -298,6 +293,10 @@ fn config(
     }
     if user.shown_uid != user.uid {
         list.push_str(&format!(",uidmap={0}:0:1,gidmap={0}:0:1", user.uid));
+    }
+    if arguments.draft.is_some() {
+        // Overlayfs takes no other file for a name that it knows: ESTALE from then on.
+        list.push_str(",follow=no,entry_timeout=86400");
     }
     let mut settings = arguments.settings.clone();
     let mut names = settings.iter().map(|it| it.option);

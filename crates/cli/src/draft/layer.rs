@@ -52,6 +52,9 @@ const NO_UPPER: [i64; 7] = [
     0x4d44,
 ];
 
+/// In the user's directory of state.
+const IN_STATE: &str = "thrufs/drafts";
+
 const RECORD: &str = "draft.json";
 const LOCK: &str = "lock";
 const UPPER: &str = "upper";
@@ -130,6 +133,20 @@ impl Drafts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => Drafts::at(opened, &path).map(Some),
         }
+    }
+
+    /// Where drafts of this user, and of another with this home directory, may be.
+    pub(crate) fn places(place: &DraftPlace, home: Option<&OsStr>) -> Vec<PathBuf> {
+        let state = home.map(|home| Path::new(home).join(".local/state"));
+        let paths = [
+            place.draft_dir.clone(),
+            path_of(&DraftPlace::default()).ok(),
+            state.map(|state| state.join(IN_STATE)),
+        ];
+        let paths = paths.into_iter().flatten();
+        let mut found: Vec<PathBuf> = paths.filter_map(|it| it.canonicalize().ok()).collect();
+        found.dedup();
+        found
     }
 
     pub(crate) fn open_or_make(place: &DraftPlace) -> Result<Drafts, DraftError> {
@@ -530,7 +547,7 @@ fn path_of(place: &DraftPlace) -> Result<PathBuf, DraftError> {
             .filter(|it| it.is_absolute())
     };
     let state = from("XDG_STATE_HOME").or_else(|| Some(from("HOME")?.join(".local/state")));
-    Ok(state.ok_or(DraftError::NoPlace)?.join("thrufs/drafts"))
+    Ok(state.ok_or(DraftError::NoPlace)?.join(IN_STATE))
 }
 
 /// Makes what is missing on the path to it; as root, in directories of root's alone.

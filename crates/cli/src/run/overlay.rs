@@ -71,6 +71,7 @@ fn overlay(view: &OwnedFd, draft: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     ] {
         fsconfig_set_string(&context, key, lookup::descriptor_path(directory))?;
     }
+    fsconfig_set_string(&context, "xino", "on")?;
     // Ordinary users cannot set those of the name space trusted.
     fsconfig_set_flag(&context, "userxattr")?;
     fsconfig_create(&context)?;
