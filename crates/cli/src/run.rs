@@ -142,7 +142,7 @@ fn begin_draft(
     let name = arguments.draft.as_ref().and_then(Option::as_deref);
     let reserved = drafts.reserve(name, &served.source, &served.tree)?;
     if let Some(record) = &reserved.record {
-        served.user = served.user.clone().as_before(&record.ids)?;
+        served.user = served.user.clone().in_draft(&record.ids)?;
     }
     Ok(reserved.begin(&served.source, &served.text, served.user.ids())?)
 }

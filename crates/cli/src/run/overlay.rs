@@ -17,6 +17,7 @@ use rustix::mount::{
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::thread::JoinHandle;
 use thrufs_sys::cred;
 
 /// The draft's directory as this mount namespace has it: overlayfs takes no other.
@@ -49,7 +50,7 @@ pub(super) fn mount(view: OwnedFd, draft: OwnedFd, user: &RunUser) -> Result<(),
         move_mount(&mount, "", &view, "", flags)
     };
     // The credentials of this thread are the overlay's.
-    let mounted = start_thread("thrufs-overlay", mount).map(|thread| thread.join());
+    let mounted = start_thread("thrufs-overlay", mount).map(JoinHandle::join);
     match mounted {
         Ok(Ok(mounted)) => mounted.map_err(failed_to(
             "mount an overlay of the draft (--draft-dir DIR puts drafts on another file system)",
