@@ -537,10 +537,11 @@ fn is_directory_on_both(change: &Change) -> bool {
     change.layer_type() == directory && change.tree_type() == directory
 }
 
+/// A link is no directory, either.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)
     )
 }
 
