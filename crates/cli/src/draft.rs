@@ -3,17 +3,25 @@
 //! | module | content |
 //! |---|---|
 //! | `begin` | making a draft, or going on in one |
+//! | `changes`, `base` | comparing a layer with its tree; what the tree was before |
+//! | `diff`, `apply` | showing the changes, and carrying them out |
+//! | `put` | putting one file into the tree |
+//! | `beneath`, `selection` | files beneath a directory that is not trusted; the paths that a command is about |
 //! | `layer` | drafts on disk: where they are, their record and lock |
 //! | `remove` | removing what a command left in a layer |
 //! | `summary` | what is said of a draft at the end of a run |
 
-// Until diff and apply.
-#![allow(dead_code)]
-
+mod apply;
+mod base;
 mod begin;
+mod beneath;
+mod changes;
+mod diff;
 mod error;
 mod layer;
+mod put;
 mod remove;
+mod selection;
 mod summary;
 
 pub(crate) use error::DraftError;
@@ -29,6 +37,8 @@ use std::process::ExitCode;
 #[command(name = "draft", disable_help_subcommand = true)]
 pub(crate) enum DraftCommand {
     List(ListArguments),
+    Diff(diff::DiffArguments),
+    Apply(apply::ApplyArguments),
     Discard(DiscardArguments),
 }
 
@@ -72,18 +82,21 @@ impl DraftChoice {
     /// # Errors
     ///
     /// None of this name; without a name, none at all, or several.
-    pub(crate) fn open(&self) -> Result<Draft, DraftError> {
+    pub(crate) fn open(&self) -> Result<(Drafts, Draft), DraftError> {
         let drafts = Drafts::open(&self.place)?.ok_or(DraftError::None)?;
-        match &self.name {
+        let draft = match &self.name {
             Some(name) => drafts.named(name),
             None => drafts.only("--draft=NAME"),
-        }
+        }?;
+        Ok((drafts, draft))
     }
 }
 
 pub(crate) fn run(command: DraftCommand) -> Result<ExitCode, DraftError> {
     match command {
         DraftCommand::List(arguments) => list(&arguments.place),
+        DraftCommand::Diff(arguments) => diff::run(&arguments),
+        DraftCommand::Apply(arguments) => apply::run(&arguments),
         DraftCommand::Discard(arguments) => discard(&arguments),
     }
 }

@@ -124,10 +124,11 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     if arguments.draft.is_none() {
         return serve(arguments, served, None);
     }
-    let drafts = Drafts::open_or_make(&arguments.drafts)?;
+    let place = arguments.drafts.clone();
+    let drafts = Drafts::open_or_make(&place)?;
     let draft = begin_draft(&arguments, &drafts, &mut served)?;
     let ended = serve(arguments, served, Some(&draft));
-    let told = draft.end(&drafts);
+    let told = draft.end(&drafts, &place);
     ended.and_then(|ended| told.map(|()| ended).map_err(RunError::from))
 }
 

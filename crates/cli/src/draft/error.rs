@@ -46,6 +46,10 @@ pub(crate) enum DraftError {
          there now"
     )]
     Moved(PathBuf),
+    #[error("{0} is not in {1}, the tree of the draft")]
+    OutsideTree(PathBuf, PathBuf),
+    #[error("the draft changes nothing at {0}")]
+    Unchanged(PathBuf),
     #[error("HOME and XDG_STATE_HOME are unset: say where drafts are to be, with --draft-dir DIR")]
     NoPlace,
     #[error(

@@ -1,6 +1,6 @@
 //! Drafts: what `thrufs run --draft` leaves, and `thrufs draft`.
 
-use crate::ground::{THRUFS, detach, fails, mount_tmpfs, run, skipped, stderr, stdout, succeeded};
+use crate::ground::{detach, fails, mount_tmpfs, run, skipped, stderr, stdout, succeeded};
 use crate::run_ground::{EVERYONE, RunGround, SECRET, Talk, Who, grounds, of_both};
 use rustix::process::{Signal, kill_process};
 use std::fs::{self, File};
@@ -73,7 +73,7 @@ fn draft_has_what_programs_write_and_the_tree_stays_as_it_was() {
             "cat file moved/inner/deep; ls again old",
         );
         assert_eq!(stdout(&again), "saved\ndeepold:\n", "{}", stderr(&again));
-        let other = ground.shell(&["--draft", &drafts], "cat file; chmod 700 .");
+        let other = ground.shell(&["--draft", &drafts], "cat file; chmod 600 file");
         assert_eq!(stdout(&other), "content");
         lists(&ground, "tree tree-2");
         succeeded(&thrufs_draft(&ground, &["discard", "tree", "tree-2"]));

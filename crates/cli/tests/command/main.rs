@@ -3,6 +3,7 @@
 
 mod doctor;
 mod draft;
+mod draft_apply;
 #[path = "../ground/mod.rs"]
 mod ground;
 mod messages;

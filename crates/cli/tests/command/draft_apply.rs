@@ -1,0 +1,267 @@
+//! `thrufs draft diff` and `thrufs draft apply`, compared with the same changes without a draft.
+
+use crate::ground;
+use crate::run_ground::{EVERYONE, PYTHON, RunGround, USER, Who, grounds};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use thrufs_testing::xattrs;
+
+/// What commands do, each in a directory of its own: before the draft, and in it.
+const CHANGES: &[(&str, &str)] = &[
+    ("echo old >file", "echo new >file"),
+    (
+        "echo old >file",
+        "echo more >>file; touch -d 2020-01-02T03:04:05.678 file",
+    ),
+    ("echo old >file", "chmod 640 file"),
+    ("echo old >file", "touch -d 2021-01-01 file"),
+    ("echo old >file", "echo new >new; mv new file"),
+    ("echo old >file", "rm file"),
+    ("", "echo new >file; chmod 4755 file"),
+    ("echo old >a; mkdir d", "mv a d/b"),
+    ("mkdir -p d/e; echo 1 >d/e/f; echo 2 >d/g", "rm -r d"),
+    (
+        "mkdir -p d/e; echo 1 >d/e/f; echo 2 >d/g",
+        "rm -r d; mkdir d; echo 3 >d/h",
+    ),
+    (
+        "mkdir -p d/e; echo 1 >d/e/f; echo 2 >d/g",
+        "cp -a d c; rm -r d; mv c d; echo 3 >d/e/f",
+    ),
+    ("mkdir -p d/e; echo 1 >d/e/f", "rm -r d; echo file >d"),
+    (
+        "echo old >f; ln -s f l; echo x >g",
+        "rm f g; mkdir f g; echo new >f/g; ln -sfn f/g l",
+    ),
+    ("mkdir d; echo 1 >d/f", "rm -r d; ln -s /etc d"),
+    ("echo a >a", "ln a b; ln a c"),
+    ("echo a >a; ln a b", "rm b"),
+    ("echo a >a; cp -a a b", "ln -f a b"),
+    ("", "echo a >a; mkdir d; ln a d/b; ln -s x l; ln l d/m"),
+    (
+        "echo old >f",
+        "mkfifo p; ln -s nowhere l; ln -s /etc/passwd m",
+    ),
+    ("mkdir d", "chmod 2750 d"),
+    (
+        "mkdir d; echo f >d/f",
+        "chmod 500 d; mkdir e; echo x >e/x; chmod 555 e",
+    ),
+    (
+        "",
+        "mkdir -p a/b/c/d; echo deep >a/b/c/d/e; touch -d 2020-02-02 a/b/c a/b a",
+    ),
+    (
+        "echo old >file",
+        "python3 -c 'import os; os.setxattr(\"file\", \"user.k\", b\"v\")'",
+    ),
+    (
+        "echo x >f; python3 -c 'import os; os.setxattr(\"f\", \"user.k\", b\"v\"); os.setxattr(\"f\", \"user.l\", b\"w\")'",
+        "python3 -c 'import os; os.removexattr(\"f\", \"user.k\"); os.setxattr(\"f\", \"user.overlay.opaque\", b\"y\")'",
+    ),
+    (
+        "",
+        "truncate -s 8M sparse; echo end >>sparse; echo middle | dd of=sparse conv=notrunc bs=1M seek=3 status=none",
+    ),
+    (
+        "",
+        "echo x >\"$(printf 'new\\nline\\033[31m')\"; echo y >' \"q\\\\ '",
+    ),
+    (
+        "echo same >file",
+        "cp file g; mv g file; touch -d 2019-01-01 file",
+    ),
+    ("echo same >file", "true >>file"),
+    ("mkdir d; touch -d 2020-02-02 d", "echo x >d/x; rm d/x"),
+    (
+        "mkdir -p a/b; echo 1 >a/b/f; echo 2 >a/g",
+        "mv a c || { cp -a a c; rm -r a; }",
+    ),
+    (
+        "git init -q -b main .; echo 1 >f; git add f",
+        "git -c user.name=a -c user.email=b commit -qm x; git gc -q",
+    ),
+];
+
+/// A tree, a copy beside it, and a place for drafts.
+struct Trees {
+    ground: RunGround,
+    native: PathBuf,
+    drafts: PathBuf,
+}
+
+impl Trees {
+    fn new(ground: RunGround) -> Trees {
+        let native = ground.around.join("native");
+        let drafts = ground.path().join("drafts");
+        fs::create_dir(&drafts).unwrap();
+        chown(&drafts, Some(ground.user()), Some(ground.user())).unwrap();
+        Trees {
+            ground,
+            native,
+            drafts,
+        }
+    }
+
+    fn outside(&self, directory: &Path, script: &str) {
+        let mut shell = self.ground.outside("sh");
+        shell.args(["-ec", script]).current_dir(directory);
+        ground::succeeded(&ground::run(&mut shell));
+    }
+
+    /// Copies the tree as it is.
+    fn copy(&self) {
+        let mut copy = Command::new("cp");
+        ground::succeeded(&ground::run(
+            copy.arg("-aT").args([&self.ground.tree, &self.native]),
+        ));
+    }
+
+    /// Runs a script in the draft `t`.
+    fn draft(&self, options: &[&str], script: &str) -> Output {
+        let place = self.drafts.to_str().unwrap();
+        let all = [&["--draft=t", "--draft-dir", place], options].concat();
+        let output = self.ground.shell(&all, script);
+        ground::succeeded(&output);
+        output
+    }
+
+    fn thrufs_draft(&self, what: &str) -> Command {
+        let program = match self.ground.who {
+            Who::User => self.ground.program.as_path(),
+            _ => Path::new(ground::THRUFS),
+        };
+        let mut command = self.ground.starter(program);
+        command
+            .args(["draft", what, "--draft=t", "--draft-dir"])
+            .arg(&self.drafts);
+        command.current_dir(&self.ground.tree);
+        command
+    }
+
+    fn run(&self, what: &str, arguments: &[&str]) -> Output {
+        ground::run(self.thrufs_draft(what).args(arguments))
+    }
+
+    fn apply(&self, arguments: &[&str]) {
+        ground::succeeded(&self.run("apply", arguments));
+    }
+
+    fn upper(&self) -> PathBuf {
+        self.drafts.join("t/upper")
+    }
+
+    fn is_gone(&self) -> bool {
+        !self.drafts.join("t").exists()
+    }
+}
+
+/// Everything of a tree that programs see, by the path. Of times, those that were set: before 2026.
+fn snapshot(top: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut links = BTreeMap::new();
+    let mut rest = vec![PathBuf::new()];
+    while let Some(path) = rest.pop() {
+        let full = top.join(&path);
+        let stat = fs::symlink_metadata(&full).unwrap();
+        let kind = stat.file_type();
+        let mut seen = format!("{:o} {}:{}", stat.mode(), stat.uid(), stat.gid());
+        if kind.is_file() {
+            let bytes = fs::read(&full).unwrap();
+            let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+            let is_sparse = stat.blocks() * 512 < stat.len() / 2;
+            seen += &format!(" {} bytes {is_sparse} {shown:?}", bytes.len());
+            let first = links.entry(stat.ino()).or_insert_with(|| path.clone());
+            seen += &format!(" {} links, as {first:?}", stat.nlink());
+        }
+        if kind.is_symlink() {
+            seen += &format!(" to {:?}", fs::read_link(&full).unwrap());
+        } else {
+            if stat.mtime() < 1_767_225_600 {
+                seen += &format!(" of {}.{}", stat.mtime(), stat.mtime_nsec());
+            }
+            seen += &format!(" {:?}", xattrs(&full).unwrap());
+        }
+        if kind.is_dir() {
+            let names = fs::read_dir(&full).unwrap();
+            let mut names: Vec<_> = names.map(|it| path.join(it.unwrap().file_name())).collect();
+            names.sort();
+            rest.extend(names.into_iter().rev());
+        }
+        found.insert(path, seen);
+    }
+    found
+}
+
+#[track_caller]
+fn assert_same(one: &Path, other: &Path, what: &str) {
+    let [one, other] = [one, other].map(snapshot);
+    let all = one.keys().chain(other.keys());
+    let different = all.filter(|path| one.get(*path) != other.get(*path));
+    let different: Vec<String> = different
+        .map(|path| {
+            format!(
+                "{}:\n  {:?}\n  {:?}",
+                path.display(),
+                one.get(path),
+                other.get(path)
+            )
+        })
+        .collect();
+    assert!(different.is_empty(), "{what}:\n{}", different.join("\n"));
+}
+
+/// One script of many, each in a directory `c0`, `c1`, …
+fn script_of(scripts: impl Iterator<Item = &'static str>) -> String {
+    let each = |(number, script): (usize, &str)| {
+        format!("mkdir -p c{number}; (cd c{number}; {script}\n)\n")
+    };
+    scripts.enumerate().map(each).collect()
+}
+
+#[test]
+fn applied_draft_equals_the_same_changes_without() {
+    for ground in grounds(EVERYONE) {
+        let trees = Trees::new(ground);
+        let tree = trees.ground.tree.clone();
+        let who = format!("{:?}", trees.ground.who);
+        let before = script_of(CHANGES.iter().map(|it| it.0));
+        let changes = script_of(CHANGES.iter().map(|it| it.1));
+        trees.outside(&tree, &before);
+        trees.copy();
+        trees.draft(&["--profile", "none"], &changes);
+        assert_same(
+            &tree,
+            &trees.native,
+            &format!("{who}: the tree during the draft"),
+        );
+        trees.outside(&trees.native, &changes);
+        trees.apply(&[]);
+        // Root sets no such bits on files of its own.
+        if trees.ground.who == Who::RootOnTreeOfRoot {
+            for top in [&tree, &trees.native] {
+                let file = top.join("c6/file");
+                fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+        remove_git_times(&[&tree, &trees.native]);
+        assert_same(&tree, &trees.native, &who);
+        assert!(trees.is_gone(), "{who}: the draft is removed");
+    }
+}
+
+/// Commits of two moments are two.
+fn remove_git_times(tops: &[&Path]) {
+    for top in tops {
+        let last = format!("c{}", CHANGES.len() - 1);
+        let mut check = Command::new("git");
+        check
+            .args(["-c", "safe.directory=*", "fsck", "--full"])
+            .current_dir(top.join(&last));
+        ground::succeeded(&ground::run(&mut check));
+        fs::remove_dir_all(top.join(last)).unwrap();
+    }
+}
