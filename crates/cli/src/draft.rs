@@ -42,7 +42,7 @@ pub(crate) enum DraftCommand {
     Discard(DiscardArguments),
 }
 
-/// List the drafts
+/// List the drafts: names, trees, when they were used
 #[derive(Args)]
 pub(crate) struct ListArguments {
     #[command(flatten)]
@@ -108,8 +108,9 @@ fn list(place: &DraftPlace) -> Result<ExitCode, DraftError> {
     for name in drafts.names()? {
         let line = match drafts.named(&name) {
             Ok(draft) => {
-                let in_use = if draft.is_in_use() { "  in use" } else { "" };
-                format!("{name}\t{}{in_use}\n", draft.record.tree().display())
+                let in_use = if draft.is_in_use() { "\tin use" } else { "" };
+                let (tree, age) = (draft.record.tree().display(), draft.record.age());
+                format!("{name}\t{tree}\t{age}{in_use}\n")
             }
             Err(error) => format!("{name}\t{error}\n"),
         };

@@ -128,7 +128,10 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     let drafts = Drafts::open_or_make(&place)?;
     let draft = begin_draft(&arguments, &drafts, &mut served)?;
     let ended = serve(arguments, served, Some(&draft));
-    let told = draft.end(&drafts, &place);
+    // On the way to its own error.
+    let is_quiet = ended.is_err();
+    let _ = output::reset_terminal();
+    let told = draft.end(&drafts, &place, is_quiet);
     ended.and_then(|ended| told.map(|()| ended).map_err(RunError::from))
 }
 

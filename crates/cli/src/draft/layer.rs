@@ -105,6 +105,22 @@ impl Record {
         Path::new(&self.tree)
     }
 
+    /// Since the last run began.
+    pub(super) fn age(&self) -> String {
+        let age = self.ran().elapsed().unwrap_or_default().as_secs();
+        let units = [
+            (86_400, "days"),
+            (3600, "hours"),
+            (60, "minutes"),
+            (0, "seconds"),
+        ];
+        let (seconds, unit) = units
+            .into_iter()
+            .find(|(it, _)| age >= 2 * it)
+            .unwrap_or((0, "seconds"));
+        format!("{} {unit} ago", age / seconds.max(1))
+    }
+
     pub(super) fn ran(&self) -> SystemTime {
         UNIX_EPOCH + Duration::new(self.ran.0, self.ran.1)
     }

@@ -7,13 +7,18 @@ use crate::output::report;
 use rustix::fs::FileType;
 
 impl Draft {
-    /// Removes it if it changes nothing; otherwise records what the tree has in the place of its changes, and says what
-    /// there is, and what can be done with it.
+    /// Removes it if it changes nothing, which is said unless `is_quiet`; otherwise records what the tree has in the
+    /// place of its changes, and says what there is, and what can be done with it.
     ///
     /// # Errors
     ///
     /// It is not where it was, or cannot be compared with its tree.
-    pub(crate) fn end(self, drafts: &Drafts, place: &DraftPlace) -> Result<(), DraftError> {
+    pub(crate) fn end(
+        self,
+        drafts: &Drafts,
+        place: &DraftPlace,
+        is_quiet: bool,
+    ) -> Result<(), DraftError> {
         let name = self.name.clone();
         let found = lookup::path_of(self.directory());
         if !found.is_ok_and(|it| it == self.path()) {
@@ -23,9 +28,11 @@ impl Draft {
         let changes = record_bases(&self, self.record.ran())?;
         if changes.iter().all(|it| it.kind == Kind::Same) {
             drafts.discard_held(self)?;
-            report(format_args!(
-                "thrufs: nothing was changed; the draft {name} is removed"
-            ));
+            if !is_quiet {
+                report(format_args!(
+                    "thrufs: nothing was changed; the draft {name} is removed"
+                ));
+            }
             return Ok(());
         }
         let several = drafts.names()?.len() > 1;
