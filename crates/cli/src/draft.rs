@@ -6,14 +6,14 @@
 //! | `diff`, `apply` | showing the changes, and carrying them out |
 //! | `put` | putting one file into the tree |
 //! | `beneath`, `selection` | files beneath a directory that is not trusted; the paths that a command is about |
+//! | `begin` | making a draft, or going on in one |
 //! | `layer` | drafts on disk: where they are, their record and lock |
 //! | `remove` | removing what a command left in a layer |
 //! | `summary` | what is said of a draft at the end of a run |
 
-#![allow(dead_code, unused_imports)]
-
 mod apply;
 mod base;
+mod begin;
 mod beneath;
 mod changes;
 mod diff;
@@ -24,6 +24,7 @@ mod remove;
 mod selection;
 mod summary;
 
+pub(crate) use changes::record_bases;
 pub(crate) use error::DraftError;
 pub(crate) use layer::{Draft, DraftIds, Drafts, layer_directory};
 

@@ -33,7 +33,7 @@ pub(crate) mod user;
 use crate::audit_log;
 use crate::channel::{Order, ToParent};
 use crate::config::MountConfig;
-use crate::draft::{Draft, Drafts};
+use crate::draft::{Draft, Drafts, record_bases};
 use crate::error::system;
 use crate::log;
 use crate::lookup;
@@ -58,6 +58,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 use thrufs_hostdir::printable;
 use thrufs_policy::Policy;
 use thrufs_sys::signal::SignalFd;
@@ -126,8 +127,10 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     }
     let drafts = Drafts::open_or_make(&arguments.drafts)?;
     let draft = begin_draft(&arguments, &drafts, &mut served)?;
+    record_bases(&draft, None)?;
+    let since = SystemTime::now();
     let ended = serve(arguments, served, Some(&draft));
-    let told = draft.end(&drafts);
+    let told = draft.end(&drafts, since);
     ended.and_then(|ended| told.map(|()| ended).map_err(RunError::from))
 }
 
@@ -142,14 +145,9 @@ fn begin_draft(
     let name = arguments.draft.as_ref().and_then(Option::as_deref);
     let reserved = drafts.reserve(name, &served.source, &served.tree)?;
     if let Some(record) = &reserved.record {
-        served.user = served.user.clone().as_before(&record.ids)?;
+        served.user = served.user.clone().in_draft(&record.ids)?;
     }
-    let draft = reserved.begin(&served.source, &served.text, served.user.ids())?;
-    output::report(format_args!(
-        "thrufs: changes go to the draft {}",
-        draft.name
-    ));
-    Ok(draft)
+    Ok(reserved.begin(&served.source, &served.text, served.user.ids())?)
 }
 
 fn serve(
@@ -190,8 +188,8 @@ fn serve(
         );
     }
     // Also those of other trees, which the host may apply later.
-    let drafts = Drafts::open(&arguments.drafts)?;
-    let covered = log.into_iter().chain(drafts.map(|it| it.path().to_owned()));
+    let drafts = Drafts::places(&arguments.drafts, user.home.as_deref());
+    let covered = log.into_iter().chain(drafts);
     let plan = SandboxPlan::new(
         &arguments,
         &tree,
@@ -298,6 +296,10 @@ fn config(
     }
     if user.shown_uid != user.uid {
         list.push_str(&format!(",uidmap={0}:0:1,gidmap={0}:0:1", user.uid));
+    }
+    if arguments.draft.is_some() {
+        // Overlayfs takes no other file for a name that it knows: ESTALE from then on.
+        list.push_str(",follow=no,entry_timeout=86400");
     }
     let mut settings = arguments.settings.clone();
     let mut names = settings.iter().map(|it| it.option);

@@ -181,8 +181,8 @@ impl Finding<'_> {
         let now = Version::of(tree);
         match self.are_directories() {
             (_, false) => !was.is_that_of(now),
-            // What is in it decides.
-            (false, true) => was.inode != now.inode,
+            // What is in it decides. Inodes are used again.
+            (false, true) => was.inode != now.inode || (was.mode ^ now.mode) & libc::S_IFMT != 0,
             // Files that come and go change its times. After an apply that was interrupted the mode is either.
             (true, true) => {
                 let mode = self.layer.map(|stat| stat.st_mode);
@@ -197,7 +197,7 @@ impl Finding<'_> {
     fn conflict_by_time(&self) -> Option<&'static str> {
         let copied = self.copied.unwrap_or(self.since);
         match (self.are_directories(), self.tree) {
-            ((false, true), _) => None,
+            ((false, true), _) if self.layer.is_none() => None,
             (_, Some(tree)) => (change_time(tree) > copied).then_some(CHANGED),
             ((is_directory, _), None) if self.copied.is_some() => {
                 // A file that was renamed is a copy as well.

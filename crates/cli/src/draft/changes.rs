@@ -19,7 +19,7 @@ use crate::error::system;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags, fstat, statx};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -113,12 +113,18 @@ struct Place {
     at: Next,
 }
 
-/// Compares a draft with its tree, and records what the tree has in the place of each change. To be called at the
-/// beginning of each run, which is `since`, and at its end, while the layer is not mounted. Returns the changes.
-pub(crate) fn record_bases(draft: &Draft, since: SystemTime) -> Result<Vec<Change>, DraftError> {
+/// Compares a draft with its tree, and records what the tree has in the place of each change. To be called while the
+/// layer is not mounted, at the end of a run, which began at `since`, and before a further one, to which the draft is
+/// as old as it is.
+pub(crate) fn record_bases(
+    draft: &Draft,
+    since: Option<SystemTime>,
+) -> Result<Vec<Change>, DraftError> {
     let mut sides = Sides::of(draft)?;
-    let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
-    sides.since = (since.as_secs() as i64, since.subsec_nanos().into());
+    if let Some(since) = since {
+        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        sides.since = (since.as_secs() as i64, since.subsec_nanos().into());
+    }
     let changes = sides.changes()?;
     sides.keep_bases(draft, &changes)?;
     Ok(changes)
@@ -232,7 +238,7 @@ impl Sides {
                     in_tree,
                     is_opaque: change.is_opaque || !in_layer,
                     refused: refused.filter(|_| is_hidden || !in_tree),
-                    conflict: change.conflict.filter(|_| change.tree.is_none()),
+                    conflict: change.conflict.filter(|_| !in_tree),
                 });
             }
             found.push(change);

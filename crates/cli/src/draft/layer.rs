@@ -17,45 +17,32 @@ use crate::error::{system, system_at};
 use crate::lookup;
 use crate::source;
 use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags, XattrFlags, fgetxattr,
-    flock, fsetxattr, fstat, fstatfs, mkdirat, openat, openat2, renameat, statx,
+    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags, flock, fstat, mkdirat,
+    openat, openat2, statx,
 };
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs_policy::Policy;
 
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 /// A policy may have 1 MiB, and JSON writes a byte of it as six at most.
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 
-const NAME_CHARS_MAX: usize = 64;
+pub(super) const NAME_CHARS_MAX: usize = 64;
 
-/// The longest that a file system keeps (ext4: a block).
-const LIST_BYTES_MAX: usize = 64 << 10;
+/// In the user's directory of state.
+const IN_STATE: &str = "thrufs/drafts";
 
-/// `linux/magic.h`: FUSE, NFS, overlayfs, SMB, 9P, FAT. Overlayfs writes to none of them, nor do they keep what it needs.
-const NO_UPPER: [i64; 7] = [
-    0x6573_5546,
-    0x6969,
-    0x794c_7630,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x0102_1997,
-    0x4d44,
-];
-
-const RECORD: &str = "draft.json";
-const LOCK: &str = "lock";
-const UPPER: &str = "upper";
-const WORK: &str = "work";
+pub(super) const RECORD: &str = "draft.json";
+pub(super) const LOCK: &str = "lock";
+pub(super) const UPPER: &str = "upper";
+pub(super) const WORK: &str = "work";
 
 /// What identifies the tree of a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +55,7 @@ pub(crate) struct TreeIdentity {
 }
 
 impl TreeIdentity {
-    fn of(tree: impl AsFd) -> rustix::io::Result<TreeIdentity> {
+    pub(super) fn of(tree: impl AsFd) -> rustix::io::Result<TreeIdentity> {
         let stat = fstat(&tree)?;
         let born = statx(&tree, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
         let is_known = StatxFlags::from_bits_retain(born.stx_mask).contains(StatxFlags::BTIME);
@@ -79,7 +66,7 @@ impl TreeIdentity {
         })
     }
 
-    fn is_that_of(self, other: TreeIdentity) -> bool {
+    pub(super) fn is_that_of(self, other: TreeIdentity) -> bool {
         self.inode == other.inode
             && self.born == other.born
             && (self.born.is_some() || self.device == other.device)
@@ -89,14 +76,14 @@ impl TreeIdentity {
 /// `draft.json`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
-    version: u32,
+    pub(super) version: u32,
     /// Absolute, without symbolic links. An `OsString` keeps bytes that are not UTF-8.
-    tree: OsString,
-    identity: TreeIdentity,
+    pub(super) tree: OsString,
+    pub(super) identity: TreeIdentity,
     /// Seconds and nanoseconds since 1970.
     pub(crate) begun: (u64, u32),
     /// The composed policy.
-    policy: String,
+    pub(super) policy: String,
     pub(crate) ids: DraftIds,
 }
 
@@ -118,8 +105,8 @@ impl Record {
 
 /// The directory of the drafts.
 pub(crate) struct Drafts {
-    place: OwnedFd,
-    path: PathBuf,
+    pub(super) place: OwnedFd,
+    pub(super) path: PathBuf,
 }
 
 impl Drafts {
@@ -130,6 +117,20 @@ impl Drafts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => Drafts::at(opened, &path).map(Some),
         }
+    }
+
+    /// Where drafts of this user, and of another with this home directory, may be.
+    pub(crate) fn places(place: &DraftPlace, home: Option<&OsStr>) -> Vec<PathBuf> {
+        let state = home.map(|home| Path::new(home).join(".local/state"));
+        let paths = [
+            place.draft_dir.clone(),
+            path_of(&DraftPlace::default()).ok(),
+            state.map(|state| state.join(IN_STATE)),
+        ];
+        let paths = paths.into_iter().flatten();
+        let mut found: Vec<PathBuf> = paths.filter_map(|it| it.canonicalize().ok()).collect();
+        found.dedup();
+        found
     }
 
     pub(crate) fn open_or_make(place: &DraftPlace) -> Result<Drafts, DraftError> {
@@ -145,11 +146,6 @@ impl Drafts {
         }
         let path = lookup::path_of(&place).map_err(step())?;
         Ok(Drafts { place, path })
-    }
-
-    /// Without symbolic links.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(crate) fn names(&self) -> Result<Vec<String>, DraftError> {
@@ -209,84 +205,6 @@ impl Drafts {
         self.named(name)
     }
 
-    /// Finds or makes the draft of this name for a tree, or a new one with a name of its own, for this process alone.
-    ///
-    /// # Errors
-    ///
-    /// It is of another tree, in use, or where overlayfs cannot have it.
-    pub(crate) fn reserve(
-        &self,
-        name: Option<&str>,
-        tree: &OwnedFd,
-        path: &Path,
-    ) -> Result<Reserved, DraftError> {
-        if self.path.starts_with(path) || path.starts_with(&self.path) {
-            return Err(DraftError::InTree(self.path.clone()));
-        }
-        let (step, damaged) = (
-            || system_at("make a draft in", &self.path),
-            DraftError::Damaged,
-        );
-        let kind = fstatfs(&self.place).map_err(step())?.f_type;
-        if NO_UPPER.contains(&kind) {
-            return Err(DraftError::FileSystem(self.path.clone()));
-        }
-        let name = match name {
-            Some(name) if !is_name(name) => return Err(DraftError::BadName(name.to_owned())),
-            Some(name) => {
-                make_directory(&self.place, name).map_err(step())?;
-                name.to_owned()
-            }
-            None => self.make_named_after(path).map_err(step())?,
-        };
-        let directory = self.directory(&name)?;
-        let lock = lock(&name, &directory)?;
-        let identity = TreeIdentity::of(tree).map_err(step())?;
-        let record = match read_record(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                remove::contents(&directory, &[], &[LOCK]).map_err(step())?;
-                None
-            }
-            Err(error) => return Err(damaged(name, error.to_string())),
-            Ok(record) if record.tree() != path => {
-                let tree = record.tree.into();
-                return Err(DraftError::OtherTree { name, tree });
-            }
-            Ok(record) if !identity.is_that_of(record.identity) => {
-                let tree = record.tree.into();
-                return Err(DraftError::TreeReplaced { name, tree });
-            }
-            Ok(record) => Some(record),
-        };
-        Ok(Reserved {
-            path: self.path.join(&name),
-            name,
-            directory,
-            lock,
-            tree: (identity, path.into()),
-            record,
-        })
-    }
-
-    /// `project`, `project-2`, …
-    fn make_named_after(&self, tree: &Path) -> rustix::io::Result<String> {
-        let name = tree.file_name().unwrap_or_default().to_string_lossy();
-        let usual = |it: char| if is_usual(it) { it } else { '-' };
-        let name: String = name.chars().map(usual).take(NAME_CHARS_MAX - 8).collect();
-        let name = match name.trim_start_matches(['.', '-']) {
-            "" => "draft",
-            name => name,
-        };
-        let numbered = (2..).map(|number: u32| format!("{name}-{number}"));
-        for name in [name.to_owned()].into_iter().chain(numbered) {
-            match mkdirat(&self.place, &name, Mode::RWXU) {
-                Err(Errno::EXIST) => {}
-                made => return made.map(|()| name),
-            }
-        }
-        Err(Errno::EXIST)
-    }
-
     /// Removes a draft that no other process uses, also one that is not complete.
     pub(crate) fn discard(&self, name: &str) -> Result<(), DraftError> {
         let directory = self.directory(name)?;
@@ -319,7 +237,7 @@ impl Drafts {
         Ok(removed.map_err(system_at("remove", &path))?)
     }
 
-    fn directory(&self, name: &str) -> Result<OwnedFd, DraftError> {
+    pub(super) fn directory(&self, name: &str) -> Result<OwnedFd, DraftError> {
         if !is_name(name) {
             return Err(DraftError::BadName(name.to_owned()));
         }
@@ -337,116 +255,13 @@ impl Drafts {
     }
 }
 
-/// A draft that no other process uses, before its first run or before a further one.
-pub(crate) struct Reserved {
-    name: String,
-    path: PathBuf,
-    directory: OwnedFd,
-    lock: OwnedFd,
-    tree: (TreeIdentity, PathBuf),
-    /// Of a draft that was there before.
-    pub(crate) record: Option<Record>,
-}
-
-impl Reserved {
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Makes the layer, if it is new, and records the policy of this run.
-    pub(crate) fn begin(
-        self,
-        tree: &OwnedFd,
-        policy: &str,
-        ids: DraftIds,
-    ) -> Result<Draft, DraftError> {
-        let step = || system_at("make the draft", &self.path);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.unwrap_or_default();
-        if self.record.is_none() {
-            make_layer(&self.directory, tree, ids).map_err(step())?;
-        }
-        let (identity, path) = self.tree;
-        let record = Record {
-            version: VERSION,
-            tree: path.into_os_string(),
-            identity,
-            begun: match &self.record {
-                Some(record) => record.begun,
-                None => (now.as_secs(), now.subsec_nanos()),
-            },
-            policy: policy.to_owned(),
-            ids,
-        };
-        write_record(&self.directory, &record).map_err(step())?;
-        Ok(Draft {
-            name: self.name,
-            record,
-            path: self.path,
-            directory: self.directory,
-            lock: Some(self.lock),
-        })
-    }
-}
-
-/// The layer shows the attributes of its own top directory, not those of the tree's.
-fn make_layer(directory: &OwnedFd, tree: &OwnedFd, ids: DraftIds) -> io::Result<()> {
-    let stat = fstat(tree)?;
-    let shown = |id: u32, own: u32, seen: u32| if id == seen { own } else { id };
-    let (uid, gid) = match rustix::process::geteuid().is_root() {
-        true => (
-            shown(stat.st_uid, ids.uid, ids.shown_uid),
-            shown(stat.st_gid, ids.gid, ids.shown_gid),
-        ),
-        false => (ids.uid, ids.gid),
-    };
-    for (name, mode) in [
-        (WORK, Mode::RWXU),
-        (UPPER, Mode::from_raw_mode(stat.st_mode)),
-    ] {
-        mkdirat(directory, name, Mode::RWXU)?;
-        let made = beneath(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        if rustix::process::geteuid().is_root() {
-            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-            rustix::fs::fchown(&made, Some(uid), Some(gid))?;
-        }
-        rustix::fs::fchmod(&made, mode)?;
-        if name == UPPER {
-            copy_lists(tree, &made)?;
-        }
-    }
-    Ok(())
-}
-
-/// Access control lists, of which the default one is for what is made.
-fn copy_lists(from: &OwnedFd, to: &OwnedFd) -> rustix::io::Result<()> {
-    for name in ["system.posix_acl_access", "system.posix_acl_default"] {
-        let mut list = vec![0; LIST_BYTES_MAX];
-        match fgetxattr(from, name, &mut list) {
-            Ok(length) => fsetxattr(to, name, &list[..length], XattrFlags::empty())?,
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
-fn write_record(directory: &OwnedFd, record: &Record) -> io::Result<()> {
-    let new = format!("{RECORD}.new");
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let mut file = File::from(beneath(directory, &new, flags)?);
-    file.write_all(&serde_json::to_vec(record)?)?;
-    file.sync_all()?;
-    Ok(renameat(directory, new, directory, RECORD)?)
-}
-
 /// A layer, and whose it is.
 pub(crate) struct Draft {
     pub(crate) name: String,
     pub(crate) record: Record,
-    path: PathBuf,
-    directory: OwnedFd,
-    lock: Option<OwnedFd>,
+    pub(super) path: PathBuf,
+    pub(super) directory: OwnedFd,
+    pub(super) lock: Option<OwnedFd>,
 }
 
 impl Draft {
@@ -530,7 +345,7 @@ fn path_of(place: &DraftPlace) -> Result<PathBuf, DraftError> {
             .filter(|it| it.is_absolute())
     };
     let state = from("XDG_STATE_HOME").or_else(|| Some(from("HOME")?.join(".local/state")));
-    Ok(state.ok_or(DraftError::NoPlace)?.join("thrufs/drafts"))
+    Ok(state.ok_or(DraftError::NoPlace)?.join(IN_STATE))
 }
 
 /// Makes what is missing on the path to it; as root, in directories of root's alone.
@@ -552,7 +367,7 @@ fn make(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-fn make_directory(parent: impl AsFd, name: impl AsRef<OsStr>) -> rustix::io::Result<()> {
+pub(super) fn make_directory(parent: impl AsFd, name: impl AsRef<OsStr>) -> rustix::io::Result<()> {
     match mkdirat(parent, name.as_ref(), Mode::RWXU) {
         Err(Errno::EXIST) => Ok(()),
         made => made,
@@ -560,7 +375,7 @@ fn make_directory(parent: impl AsFd, name: impl AsRef<OsStr>) -> rustix::io::Res
 }
 
 /// Opens what is in a directory of ours; follows nothing.
-fn beneath(
+pub(super) fn beneath(
     directory: impl AsFd,
     name: impl AsRef<OsStr>,
     flags: OFlags,
@@ -585,7 +400,7 @@ fn is_own(file: impl AsFd, others: u32) -> bool {
     fstat(file).is_ok_and(|it| it.st_uid == own && it.st_mode & others == 0)
 }
 
-fn lock(name: &str, directory: &OwnedFd) -> Result<OwnedFd, DraftError> {
+pub(super) fn lock(name: &str, directory: &OwnedFd) -> Result<OwnedFd, DraftError> {
     let step = || system("lock the draft");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
     let lock = beneath(directory, LOCK, flags).map_err(step())?;
@@ -600,7 +415,7 @@ fn lock(name: &str, directory: &OwnedFd) -> Result<OwnedFd, DraftError> {
     }
 }
 
-fn read_record(directory: &OwnedFd) -> io::Result<Record> {
+pub(super) fn read_record(directory: &OwnedFd) -> io::Result<Record> {
     let file = beneath(directory, RECORD, OFlags::RDONLY | OFlags::NONBLOCK)?;
     lookup::must_be_regular(&file)?;
     let mut text = Vec::new();
@@ -614,12 +429,12 @@ fn read_record(directory: &OwnedFd) -> io::Result<Record> {
     }
 }
 
-fn is_usual(it: char) -> bool {
+pub(super) fn is_usual(it: char) -> bool {
     it.is_ascii_alphanumeric() || "._-".contains(it)
 }
 
 /// A file name that needs no quotes, and is no option.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= NAME_CHARS_MAX
         && !name.starts_with(['.', '-'])

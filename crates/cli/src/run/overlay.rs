@@ -17,6 +17,7 @@ use rustix::mount::{
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::thread::JoinHandle;
 use thrufs_sys::cred;
 
 /// The draft's directory as this mount namespace has it: overlayfs takes no other.
@@ -49,7 +50,7 @@ pub(super) fn mount(view: OwnedFd, draft: OwnedFd, user: &RunUser) -> Result<(),
         move_mount(&mount, "", &view, "", flags)
     };
     // The credentials of this thread are the overlay's.
-    let mounted = start_thread("thrufs-overlay", mount).map(|thread| thread.join());
+    let mounted = start_thread("thrufs-overlay", mount).map(JoinHandle::join);
     match mounted {
         Ok(Ok(mounted)) => mounted.map_err(failed_to(
             "mount an overlay of the draft (--draft-dir DIR puts drafts on another file system)",
@@ -71,6 +72,7 @@ fn overlay(view: &OwnedFd, draft: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     ] {
         fsconfig_set_string(&context, key, lookup::descriptor_path(directory))?;
     }
+    fsconfig_set_string(&context, "xino", "on")?;
     // Ordinary users cannot set those of the name space trusted.
     fsconfig_set_flag(&context, "userxattr")?;
     fsconfig_create(&context)?;

@@ -104,7 +104,7 @@ impl RunUser {
 
     /// As it was when the draft was begun, in which what it made belongs to it: one without files has another id in
     /// each run.
-    pub(super) fn as_before(self, ids: &DraftIds) -> Result<RunUser, RunError> {
+    pub(super) fn in_draft(self, ids: &DraftIds) -> Result<RunUser, RunError> {
         let is_again =
             self.shown_uid == ids.shown_uid && (self.shown_uid != self.uid || self.uid == ids.uid);
         match is_again {

@@ -1,10 +1,10 @@
 //! `thrufs draft diff` and `thrufs draft apply`, compared with the same changes without a draft.
 
 use crate::ground;
-use crate::run_ground::{EVERYONE, PYTHON, RunGround, USER, Who, grounds};
+use crate::run_ground::{EVERYONE, RunGround, Who, grounds};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use thrufs_testing::xattrs;
@@ -263,5 +263,213 @@ fn remove_git_times(tops: &[&Path]) {
             .current_dir(top.join(&last));
         ground::succeeded(&ground::run(&mut check));
         fs::remove_dir_all(top.join(last)).unwrap();
+    }
+}
+
+/// What happens on both sides: before, in the draft, on the host; and the file that conflicts.
+const CONFLICTS: &[(&str, &str, &str, &str)] = &[
+    ("echo old >f", "echo draft >f", "echo host >f", "f"),
+    ("echo old >f", "rm f", "echo host >>f", "f"),
+    ("", "echo draft >f", "echo host >f", "f"),
+    ("echo old >f", "echo draft >>f", "rm f", "f"),
+    (
+        "mkdir d; echo old >d/f",
+        "rm -r d",
+        "echo host >d/new",
+        "d/new",
+    ),
+    (
+        "mkdir d; echo old >d/f",
+        "rm -r d",
+        "echo host >>d/f",
+        "d/f",
+    ),
+    ("echo old >f", "chmod 600 f", "chmod 640 f", "f"),
+    ("mkdir d", "chmod 700 d", "chmod 750 d", "d"),
+    ("echo old >f", "echo draft >f", "rm f; mkdir f", "f"),
+    (
+        "mkdir d; echo old >d/f",
+        "echo draft >d/f",
+        "rm -r d; echo host >d",
+        "d/f",
+    ),
+    ("echo old >f", "echo draft >t; mv t f", "echo host >f", "f"),
+    (
+        "mkdir d; echo old >d/f",
+        "rm -r d; mkdir d; echo draft >d/n",
+        "echo host >d/f",
+        "d/f",
+    ),
+    (
+        "echo old >f",
+        "echo draft >f",
+        "echo new >g; touch -r f g; mv g f",
+        "f",
+    ),
+    (
+        "echo old >f",
+        "rm f; mkdir f; echo draft >f/x",
+        "echo host >f",
+        "f",
+    ),
+    (
+        "mkdir d; echo old >d/f",
+        "rm -r d; echo draft >d",
+        "echo host >d/f",
+        "d/f",
+    ),
+    ("ln -s old l", "ln -sfn draft l", "ln -sfn host l", "l"),
+    (
+        "echo old >f",
+        "mkfifo p; echo draft >f",
+        "echo host >f; touch -d 2020-01-01 f",
+        "f",
+    ),
+    (
+        "echo old >f",
+        "echo same >f; touch -d 2020-01-01 f",
+        "echo same >f; touch -d 2020-01-01 f",
+        "",
+    ),
+];
+
+/// The paths that conflict.
+fn conflicting() -> impl Iterator<Item = String> {
+    let named = |(number, row): (usize, &(&str, &str, &str, &str))| {
+        (!row.3.is_empty()).then(|| format!("c{number}/{}", row.3))
+    };
+    CONFLICTS.iter().enumerate().filter_map(named)
+}
+
+/// A tree that changed while a draft of it was open.
+fn in_conflict(who: Who, has_bases: bool) -> Option<Trees> {
+    let trees = Trees::new(RunGround::new(who)?);
+    let tree = trees.ground.tree.clone();
+    trees.outside(&tree, &script_of(CONFLICTS.iter().map(|it| it.0)));
+    trees.copy();
+    let changes = script_of(CONFLICTS.iter().map(|it| it.1));
+    trees.draft(&["--profile", "none"], &changes);
+    trees.outside(&trees.native, &changes);
+    trees.outside(&tree, &script_of(CONFLICTS.iter().map(|it| it.2)));
+    if !has_bases {
+        // As after a run that was killed.
+        fs::remove_file(trees.drafts.join("t/bases")).unwrap();
+    }
+    Some(trees)
+}
+
+fn assert_kept(tree: &Path, before: &BTreeMap<PathBuf, String>, what: &str) {
+    let after = snapshot(tree);
+    for path in conflicting() {
+        let path = Path::new(&path);
+        assert_eq!(after.get(path), before.get(path), "{what}: {path:?}");
+    }
+}
+
+#[test]
+fn what_changed_in_the_tree_meanwhile_conflicts() {
+    let cases = [
+        (Who::User, true),
+        (Who::User, false),
+        (Who::RootOnTreeOfRoot, true),
+    ];
+    for (who, has_bases) in cases {
+        let what = format!("{who:?}, bases {has_bases}");
+        let Some(trees) = in_conflict(who, has_bases) else {
+            return;
+        };
+        let tree = trees.ground.tree.clone();
+        let before = snapshot(&tree);
+        for round in ["first", "again"] {
+            let output = trees.run("apply", &[]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{what}: {said}");
+            for path in conflicting() {
+                let is_said = said.contains(&format!("{path}: not applied: it "));
+                assert!(is_said, "{what}, {round}: {path}\n{said}");
+            }
+            assert_kept(&tree, &before, &format!("{what}, {round}"));
+        }
+        let said = String::from_utf8(trees.run("diff", &[]).stderr).unwrap();
+        let is_said = |path: String| said.contains(&format!("{path}: conflict: it "));
+        assert!(conflicting().all(is_said), "{what}: {said}");
+        let forced = trees.run("apply", &["--force"]);
+        ground::succeeded(&forced);
+        assert!(trees.is_gone(), "{what}");
+        assert_same(&tree, &trees.native, &what);
+    }
+}
+
+#[test]
+fn conflicts_leave_the_draft_with_theirs() {
+    for has_bases in [true, false] {
+        let Some(trees) = in_conflict(Who::User, has_bases) else {
+            return;
+        };
+        let before = snapshot(&trees.ground.tree);
+        trees.apply(&["--theirs"]);
+        assert_kept(&trees.ground.tree, &before, "theirs");
+        assert!(trees.is_gone(), "the draft is removed");
+        assert!(
+            !trees.ground.tree.join("c4/d/f").exists(),
+            "the rest is applied"
+        );
+    }
+}
+
+#[test]
+fn parts_of_a_draft_are_applied_without_changing_the_rest() {
+    for ground in grounds([Who::User, Who::RootOnTreeOfRoot]) {
+        let trees = Trees::new(ground);
+        let tree = trees.ground.tree.clone();
+        trees.outside(
+            &tree,
+            "mkdir -p o/p e; echo 1 >o/a; echo 2 >o/p/b; echo 3 >o/p/c; echo 4 >e/f",
+        );
+        trees.copy();
+        let changes = "rm -r o; mkdir -p o/p new/deep; echo 5 >o/p/b; echo 6 >o/n; echo 7 >new/deep/x; echo 8 >new/y; \
+            rm -r e; echo 9 >file; ln file new/link";
+        trees.draft(&["--profile", "none"], changes);
+        trees.outside(&trees.native, changes);
+        for path in ["o/p/b", "new/deep", "o/a", "file", "e", ""] {
+            // Absolute, and from the working directory.
+            let path = if path == "e" {
+                tree.join(path)
+            } else {
+                path.into()
+            };
+            let output = trees.draft(
+                &["--profile", "none"],
+                "find . -not -name .git; cat o/p/b o/n new/*/x new/y file",
+            );
+            let said = String::from_utf8(output.stdout).unwrap();
+            let native = trees
+                .ground
+                .outside("sh")
+                .args([
+                    "-c",
+                    "find . -not -name .git; cat o/p/b o/n new/*/x new/y file",
+                ])
+                .current_dir(&trees.native)
+                .output()
+                .unwrap();
+            let sorted = |text: &str| {
+                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(
+                sorted(&said),
+                sorted(&String::from_utf8(native.stdout).unwrap()),
+                "before {path:?}"
+            );
+            match path.as_os_str().is_empty() {
+                true => trees.apply(&[]),
+                false => trees.apply(&[path.to_str().unwrap()]),
+            }
+        }
+        assert_same(&tree, &trees.native, "all parts");
+        assert!(trees.is_gone());
+        ground::fails(&trees.run("apply", &[]), 1, "there is no draft");
     }
 }

@@ -22,10 +22,11 @@ const EXPECTED: &[Expected<'_>] = &[
 ];
 
 /// Mounts of a test, unmounted on drop.
-struct Mounts(Vec<PathBuf>);
+#[derive(Default)]
+pub(super) struct Mounts(Vec<PathBuf>);
 
 impl Mounts {
-    fn bind(&mut self, source: &Path, target: &Path) {
+    pub(super) fn bind(&mut self, source: &Path, target: &Path) {
         if !target.exists() {
             fs::create_dir(target).unwrap();
         }
