@@ -392,10 +392,10 @@ impl<'a> Apply<'a> {
             rustix::fs::fchmod(&directory, mode)?;
         }
         let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-        let is_newer = change
-            .tree
-            .as_ref()
-            .is_none_or(|tree| modified(tree) < modified(layer));
+        // Of an apply that was interrupted, the tree's is the time of that.
+        let is_older = |tree: &Stat| modified(tree) < modified(layer);
+        let is_newer =
+            change.tree.as_ref().is_none_or(is_older) || self.sides.bases.is_absent(&change.path);
         if is_newer && self.beneath(at).all(|state| state == State::Done) {
             set_times(&directory, layer)?;
         }

@@ -87,11 +87,11 @@ impl Change {
 pub(crate) struct Sides {
     pub(super) upper: OwnedFd,
     pub(super) tree: OwnedFd,
+    pub(super) bases: Bases,
     policy: Policy,
     ids: DraftIds,
     /// When the run began, or the draft.
     since: Time,
-    bases: Bases,
 }
 
 /// A directory that is to be walked.
