@@ -271,7 +271,6 @@ impl<'a> Apply<'a> {
         match self.put(at) {
             Ok(()) => {
                 self.states[at] = State::Done;
-                self.applied.push(at);
                 let kind = match self.changes[at].kind {
                     Kind::Created => "created",
                     Kind::Removed => "removed",
@@ -279,8 +278,16 @@ impl<'a> Apply<'a> {
                 };
                 *self.counts.entry(kind).or_default() += 1;
             }
-            Err(error) => self.fail(at, &error),
+            // Of a directory, which has files that are dropped from the draft.
+            Err(error) if self.keeps_theirs && error.is_not_empty() && !self.has_kept(at) => {
+                self.states[at] = State::Dropped;
+            }
+            Err(error) => {
+                self.fail(at, &error);
+                return Ok(());
+            }
         }
+        self.applied.push(at);
         match self.applied.len() < BATCH {
             true => Ok(()),
             false => self.flush(false),
@@ -307,15 +314,12 @@ impl<'a> Apply<'a> {
         };
         let (Some(layer), false) = (&change.layer, is_directory_on_both(change)) else {
             return match &change.tree {
-                Some(seen) if change.layer.is_none() => {
-                    self.allow_rest(at, put(&tree).remove(seen))
-                }
+                Some(seen) if change.layer.is_none() => put(&tree).remove(seen),
                 _ => Ok(()),
             };
         };
         let upper = self.upper.get(&self.sides.upper, above)?;
-        let is_linked = layer.st_nlink > 1 && change.layer_type() != Some(FileType::Directory);
-        let linked = self.links.get(&layer.st_ino).filter(|_| is_linked);
+        let linked = self.links.get(&layer.st_ino).filter(|_| is_linked(change));
         let linked = linked.and_then(|(path, inode)| {
             let (above, name) = split(path);
             let directory = open_directory(&self.sides.tree, above).ok()?;
@@ -325,28 +329,25 @@ impl<'a> Apply<'a> {
             .as_ref()
             .map(|(directory, name, inode)| (directory, *name, *inode));
         put(&upper).put(change, layer, linked)?;
-        if is_linked && let Some(made) = stat_at(&tree, name)? {
+        if is_linked(change)
+            && let Some(made) = stat_at(&tree, name)?
+        {
             self.links.insert(layer.st_ino, (&change.path, made.st_ino));
         }
         Ok(())
     }
 
-    /// A directory stays that has files which are dropped from the draft.
-    fn allow_rest(&self, at: usize, removed: Result<(), PutError>) -> Result<(), PutError> {
-        let change = &self.changes[at];
+    /// The states of what is beneath.
+    fn beneath(&self, at: usize) -> impl Iterator<Item = State> {
         let beneath = self.changes[at + 1..].iter().zip(&self.states[at + 1..]);
-        let mut beneath = beneath.take_while(|(it, _)| it.path.starts_with(&change.path));
-        let is_rest = |error: &PutError| matches!(error, PutError::System(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty);
-        match removed {
-            Err(error)
-                if is_rest(&error)
-                    && self.keeps_theirs
-                    && beneath.all(|(_, state)| matches!(state, State::Done | State::Dropped)) =>
-            {
-                Ok(())
-            }
-            removed => removed,
-        }
+        let path = &self.changes[at].path;
+        let beneath = beneath.take_while(move |(change, _)| change.path.starts_with(path));
+        beneath.map(|(_, state)| *state)
+    }
+
+    fn has_kept(&self, at: usize) -> bool {
+        self.beneath(at)
+            .any(|state| !matches!(state, State::Done | State::Dropped))
     }
 
     fn temporary(&self, path: &Path) -> String {
@@ -391,33 +392,44 @@ impl<'a> Apply<'a> {
             rustix::fs::fchmod(&directory, mode)?;
         }
         let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-        let is_newer = change
-            .tree
-            .as_ref()
-            .is_none_or(|tree| modified(tree) < modified(layer));
-        let beneath = self.changes[at + 1..].iter().zip(&self.states[at + 1..]);
-        let mut beneath = beneath.take_while(|(it, _)| it.path.starts_with(&change.path));
-        if is_newer && beneath.all(|(_, state)| *state == State::Done) {
+        // Of an apply that was interrupted, the tree's is the time of that.
+        let is_older = |tree: &Stat| modified(tree) < modified(layer);
+        let is_newer =
+            change.tree.as_ref().is_none_or(is_older) || self.sides.bases.is_absent(&change.path);
+        if is_newer && self.beneath(at).all(|state| state == State::Done) {
             set_times(&directory, layer)?;
         }
         Ok(())
     }
 
-    /// Takes out of the layer what is on the disk. Names of one file leave it together: `is_last`.
+    /// Takes out of the layer what is on the disk. Names of one file leave it together, so that they stay that: at the
+    /// end, those of which none is left.
     fn flush(&mut self, is_last: bool) -> io::Result<()> {
         for written in self.written.values() {
             syncfs(written)?;
         }
-        let is_linked = |stat: &Stat| stat.st_nlink > 1;
+        let inode = |change: &Change| {
+            change
+                .layer
+                .map(|it| it.st_ino)
+                .filter(|_| is_linked(change))
+        };
+        let left = |(change, state): (&Change, &State)| {
+            inode(change).filter(|_| !matches!(state, State::Done | State::Dropped))
+        };
+        let mut left_inodes = BTreeSet::new();
+        if is_last {
+            left_inodes.extend(self.changes.iter().zip(&self.states).filter_map(left));
+        }
         let mut later = Vec::new();
         for at in std::mem::take(&mut self.applied) {
-            let layer = self.changes[at].layer.as_ref();
-            if self.changes[at].layer_type() == Some(FileType::Directory) {
+            let change = &self.changes[at];
+            if change.layer_type() == Some(FileType::Directory) {
                 continue;
             }
-            match !is_last && layer.is_some_and(is_linked) {
-                true => later.push(at),
-                false => self.take_out(at)?,
+            match inode(change) {
+                Some(inode) if !is_last || left_inodes.contains(&inode) => later.push(at),
+                _ => self.take_out(at)?,
             }
         }
         self.applied = later;
@@ -530,6 +542,15 @@ impl<'a> Apply<'a> {
         };
         print(format!("applied to {}: {counts}\n", tree.display()));
     }
+}
+
+/// Whether the file has other names in the layer, too.
+fn is_linked(change: &Change) -> bool {
+    let has_more = change
+        .layer
+        .as_ref()
+        .is_some_and(|layer| layer.st_nlink > 1);
+    has_more && change.layer_type() != Some(FileType::Directory)
 }
 
 fn is_directory_on_both(change: &Change) -> bool {

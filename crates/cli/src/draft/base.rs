@@ -67,6 +67,10 @@ impl Version {
         }
     }
 
+    fn is_directory(&self) -> bool {
+        FileType::from_raw_mode(self.mode) == FileType::Directory
+    }
+
     fn is_that_of(&self, now: Version) -> bool {
         let changed = self.changed;
         *self == Version { changed, ..now }
@@ -128,6 +132,12 @@ impl Bases {
         Ok(renameat(draft.directory(), new, draft.directory(), BASES)?)
     }
 
+    /// Whether the tree had nothing there.
+    pub(super) fn is_absent(&self, path: &Path) -> bool {
+        let base = self.0.get(path.as_os_str().as_bytes());
+        base.is_some_and(|base| matches!(base.was, Was::Absent))
+    }
+
     /// Adds those of changes that have none, and removes those of what is no longer in the layer.
     pub(super) fn update(&mut self, changes: &[Change]) {
         let base = |change: &Change| {
@@ -151,7 +161,14 @@ impl Bases {
     /// What happened in the tree since the command changed a file.
     pub(super) fn conflict(&self, path: &Path, found: &Finding<'_>) -> Option<&'static str> {
         let base = |path: &Path| self.0.get(path.as_os_str().as_bytes());
+        if found.is_half_applied() {
+            return None;
+        }
         match (base(path).map(|base| base.was), found.tree) {
+            // The draft removes it as well, and makes another file.
+            (Some(Was::File(was)), None) if was.is_directory() && !found.are_directories().0 => {
+                None
+            }
             (Some(Was::InConflict), _) => Some(CHANGED),
             (Some(Was::Absent), tree) => tree.map(|_| CREATED),
             (Some(Was::File(_)), None) => Some(REMOVED),
@@ -177,12 +194,21 @@ impl Finding<'_> {
         )
     }
 
+    /// Whether it is a directory of an apply that was interrupted: its owner may write there until all is in it.
+    fn is_half_applied(&self) -> bool {
+        let mode = |stat: Option<&Stat>| stat.map(|stat| stat.st_mode);
+        let made = mode(self.layer).map(|mode| mode | 0o700);
+        self.are_directories() == (true, true)
+            && self.has_same_attributes
+            && made == mode(self.tree)
+    }
+
     fn is_changed(&self, was: &Version, tree: &Stat) -> bool {
         let now = Version::of(tree);
         match self.are_directories() {
             (_, false) => !was.is_that_of(now),
-            // What is in it decides.
-            (false, true) => was.inode != now.inode,
+            // What is in it decides. Inodes are used again.
+            (false, true) => was.inode != now.inode || !was.is_directory(),
             // Files that come and go change its times. After an apply that was interrupted the mode is either.
             (true, true) => {
                 let mode = self.layer.map(|stat| stat.st_mode);
@@ -197,7 +223,7 @@ impl Finding<'_> {
     fn conflict_by_time(&self) -> Option<&'static str> {
         let copied = self.copied.unwrap_or(self.since);
         match (self.are_directories(), self.tree) {
-            ((false, true), _) => None,
+            ((false, true), _) if self.layer.is_none() => None,
             (_, Some(tree)) => (change_time(tree) > copied).then_some(CHANGED),
             ((is_directory, _), None) if self.copied.is_some() => {
                 // A file that was renamed is a copy as well.

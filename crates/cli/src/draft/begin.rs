@@ -149,7 +149,6 @@ impl Reserved {
                 version: VERSION,
                 tree: path.into_os_string(),
                 identity,
-                begun: now,
                 ran: now,
                 policy: String::new(),
                 ids,
@@ -160,7 +159,7 @@ impl Reserved {
         };
         if !is_new {
             // Of a run that was killed.
-            record_bases(&draft, draft.record.ran())?;
+            record_bases(&draft)?;
         }
         draft.record.ran = now;
         policy.clone_into(&mut draft.record.policy);

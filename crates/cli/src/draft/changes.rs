@@ -26,7 +26,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs_policy::{
     Access, AttributeSource, Attributes, Caller, HEAD_BYTES, Policy, Subject, Visibility,
 };
@@ -87,11 +86,11 @@ impl Change {
 pub(crate) struct Sides {
     pub(super) upper: OwnedFd,
     pub(super) tree: OwnedFd,
+    pub(super) bases: Bases,
     policy: Policy,
     ids: DraftIds,
     /// When the run began, or the draft.
     since: Time,
-    bases: Bases,
 }
 
 /// A directory that is to be walked.
@@ -113,12 +112,10 @@ struct Place {
     at: Next,
 }
 
-/// Compares a draft with its tree, and records what the tree has in the place of each change. To be called at the
-/// beginning of each run, which is `since`, and at its end, while the layer is not mounted. Returns the changes.
-pub(crate) fn record_bases(draft: &Draft, since: SystemTime) -> Result<Vec<Change>, DraftError> {
+/// Compares a draft with its tree, and records what the tree has in the place of each change. To be called while the
+/// layer is not mounted, at the end of a run, and before a further one: the last may have been killed.
+pub(crate) fn record_bases(draft: &Draft) -> Result<Vec<Change>, DraftError> {
     let mut sides = Sides::of(draft)?;
-    let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
-    sides.since = (since.as_secs() as i64, since.subsec_nanos().into());
     let changes = sides.changes()?;
     sides.keep_bases(draft, &changes)?;
     Ok(changes)
@@ -126,7 +123,7 @@ pub(crate) fn record_bases(draft: &Draft, since: SystemTime) -> Result<Vec<Chang
 
 impl Sides {
     pub(crate) fn of(draft: &Draft) -> Result<Sides, DraftError> {
-        let (seconds, nanoseconds) = draft.record.begun;
+        let (seconds, nanoseconds) = draft.record.ran;
         Ok(Sides {
             upper: draft.upper()?,
             tree: draft.tree()?,
@@ -232,7 +229,7 @@ impl Sides {
                     in_tree,
                     is_opaque: change.is_opaque || !in_layer,
                     refused: refused.filter(|_| is_hidden || !in_tree),
-                    conflict: change.conflict.filter(|_| change.tree.is_none()),
+                    conflict: change.conflict.filter(|_| !in_tree),
                 });
             }
             found.push(change);

@@ -81,9 +81,7 @@ pub(crate) struct Record {
     /// Absolute, without symbolic links. An `OsString` keeps bytes that are not UTF-8.
     pub(super) tree: OsString,
     pub(super) identity: TreeIdentity,
-    /// Seconds and nanoseconds since 1970.
-    pub(crate) begun: (u64, u32),
-    /// When the last run began, likewise.
+    /// When the last run began: seconds and nanoseconds since 1970.
     pub(super) ran: (u64, u32),
     /// The composed policy.
     pub(super) policy: String,

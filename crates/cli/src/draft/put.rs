@@ -36,6 +36,12 @@ pub(super) enum PutError {
     System(#[from] io::Error),
 }
 
+impl PutError {
+    pub(super) fn is_not_empty(&self) -> bool {
+        matches!(self, PutError::System(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty)
+    }
+}
+
 impl From<Errno> for PutError {
     fn from(errno: Errno) -> PutError {
         PutError::System(errno.into())

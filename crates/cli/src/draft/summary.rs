@@ -25,7 +25,7 @@ impl Draft {
             // It is covered in the sandbox, but a directory above may be renamed.
             return Err(DraftError::Moved(self.path().to_owned()));
         }
-        let changes = record_bases(&self, self.record.ran())?;
+        let changes = record_bases(&self)?;
         if changes.iter().all(|it| it.kind == Kind::Same) {
             drafts.discard_held(self)?;
             if !is_quiet {
