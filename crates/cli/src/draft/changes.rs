@@ -41,7 +41,7 @@ pub(crate) type Time = (i64, i64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// None: the layer has what the tree has.
+    /// None: the layer has what the tree has. Also for what an apply left in the tree that was interrupted.
     Same,
     Created,
     Changed,
@@ -126,7 +126,7 @@ pub(crate) fn record_bases(
         sides.since = (since.as_secs() as i64, since.subsec_nanos().into());
     }
     let changes = sides.changes()?;
-    sides.keep_bases(draft, &changes)?;
+    sides.keep_bases(draft, &changes, false)?;
     Ok(changes)
 }
 
@@ -155,8 +155,9 @@ impl Sides {
         &mut self,
         draft: &Draft,
         changes: &[Change],
+        applies: bool,
     ) -> Result<(), DraftError> {
-        self.bases.update(changes);
+        self.bases.update(changes, applies);
         let written = self.bases.write(draft);
         Ok(written.map_err(system("record what the tree was"))?)
     }
@@ -220,7 +221,6 @@ impl Sides {
             _ => BTreeSet::new(),
         };
         let covered = beneath.difference(&listed);
-        let covered = covered.filter(|name| !is_temporary(name));
         for name in listed.iter().chain(covered) {
             let in_layer = listed.contains(name);
             let Some((change, is_hidden)) = self.compare(place, name, in_layer)? else {
@@ -276,9 +276,13 @@ impl Sides {
         }
         let mut file = Compared::new(place, name, layer, tree);
         let is_opaque = file.look_at_layer()?;
+        if let Some(layer) = &mut file.layer {
+            self.bases.restore(&path, layer);
+        }
         let kind = match (&file.layer, &file.tree) {
             (None, None) => Kind::Same,
             (Some(_), None) => Kind::Created,
+            (None, Some(_)) if is_temporary(name) => Kind::Same,
             (None, Some(_)) => Kind::Removed,
             (Some(layer), Some(tree)) => match self.are_same(&file, layer, tree) {
                 Ok(true) => Kind::Same,
