@@ -2,11 +2,11 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `begin` | making a draft, or going on in one |
 //! | `changes`, `base` | comparing a layer with its tree; what the tree was before |
 //! | `diff`, `apply` | showing the changes, and carrying them out |
 //! | `put` | putting one file into the tree |
 //! | `beneath`, `selection` | files beneath a directory that is not trusted; the paths that a command is about |
-//! | `begin` | making a draft, or going on in one |
 //! | `layer` | drafts on disk: where they are, their record and lock |
 //! | `remove` | removing what a command left in a layer |
 //! | `summary` | what is said of a draft at the end of a run |
@@ -24,7 +24,6 @@ mod remove;
 mod selection;
 mod summary;
 
-pub(crate) use changes::record_bases;
 pub(crate) use error::DraftError;
 pub(crate) use layer::{Draft, DraftIds, Drafts, layer_directory};
 
@@ -43,7 +42,7 @@ pub(crate) enum DraftCommand {
     Discard(DiscardArguments),
 }
 
-/// List the drafts
+/// List the drafts: names, trees, when they were used
 #[derive(Args)]
 pub(crate) struct ListArguments {
     #[command(flatten)]
@@ -109,8 +108,9 @@ fn list(place: &DraftPlace) -> Result<ExitCode, DraftError> {
     for name in drafts.names()? {
         let line = match drafts.named(&name) {
             Ok(draft) => {
-                let in_use = if draft.is_in_use() { "  in use" } else { "" };
-                format!("{name}\t{}{in_use}\n", draft.record.tree().display())
+                let in_use = if draft.is_in_use() { "\tin use" } else { "" };
+                let (tree, age) = (draft.record.tree().display(), draft.record.age());
+                format!("{name}\t{tree}\t{age}{in_use}\n")
             }
             Err(error) => format!("{name}\t{error}\n"),
         };

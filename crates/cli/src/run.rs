@@ -33,7 +33,7 @@ pub(crate) mod user;
 use crate::audit_log;
 use crate::channel::{Order, ToParent};
 use crate::config::MountConfig;
-use crate::draft::{Draft, Drafts, record_bases};
+use crate::draft::{Draft, Drafts};
 use crate::error::system;
 use crate::log;
 use crate::lookup;
@@ -58,7 +58,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
 use thrufs_hostdir::printable;
 use thrufs_policy::Policy;
 use thrufs_sys::signal::SignalFd;
@@ -125,12 +124,14 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     if arguments.draft.is_none() {
         return serve(arguments, served, None);
     }
-    let drafts = Drafts::open_or_make(&arguments.drafts)?;
+    let place = arguments.drafts.clone();
+    let drafts = Drafts::open_or_make(&place)?;
     let draft = begin_draft(&arguments, &drafts, &mut served)?;
-    record_bases(&draft, None)?;
-    let since = SystemTime::now();
     let ended = serve(arguments, served, Some(&draft));
-    let told = draft.end(&drafts, since);
+    // On the way to its own error.
+    let is_quiet = ended.is_err();
+    let _ = output::reset_terminal();
+    let told = draft.end(&drafts, &place, is_quiet);
     ended.and_then(|ended| told.map(|()| ended).map_err(RunError::from))
 }
 

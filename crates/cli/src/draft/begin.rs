@@ -1,5 +1,6 @@
 //! Begins a draft, or goes on in one.
 
+use super::changes::record_bases;
 use super::layer::{
     Draft, DraftIds, Drafts, LOCK, NAME_CHARS_MAX, RECORD, Record, TreeIdentity, UPPER, VERSION,
     WORK, beneath, is_name, is_usual, lock, make_directory, read_record,
@@ -15,7 +16,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The longest that a file system keeps (ext4: a block).
 const LIST_BYTES_MAX: usize = 64 << 10;
@@ -30,6 +31,8 @@ const NO_UPPER: [i64; 7] = [
     0x0102_1997,
     0x4d44,
 ];
+
+const CLOCK_TICK_MAX: Duration = Duration::from_millis(10);
 
 impl Drafts {
     /// Finds or makes the draft of this name for a tree, or a new one with a name of its own, for this process alone.
@@ -131,31 +134,38 @@ impl Reserved {
         ids: DraftIds,
     ) -> Result<Draft, DraftError> {
         let step = || system_at("make the draft", &self.path);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.unwrap_or_default();
-        if self.record.is_none() {
+        // Times of files are of a clock that is behind by up to a tick.
+        let now = SystemTime::now() - CLOCK_TICK_MAX;
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = (now.as_secs(), now.subsec_nanos());
+        let is_new = self.record.is_none();
+        if is_new {
             make_layer(&self.directory, tree, ids).map_err(step())?;
         }
         let (identity, path) = self.tree;
-        let record = Record {
-            version: VERSION,
-            tree: path.into_os_string(),
-            identity,
-            begun: match &self.record {
-                Some(record) => record.begun,
-                None => (now.as_secs(), now.subsec_nanos()),
-            },
-            policy: policy.to_owned(),
-            ids,
-        };
-        write_record(&self.directory, &record).map_err(step())?;
-        Ok(Draft {
+        let mut draft = Draft {
             name: self.name,
-            record,
-            path: self.path,
+            record: self.record.unwrap_or(Record {
+                version: VERSION,
+                tree: path.into_os_string(),
+                identity,
+                begun: now,
+                ran: now,
+                policy: String::new(),
+                ids,
+            }),
+            path: self.path.clone(),
             directory: self.directory,
             lock: Some(self.lock),
-        })
+        };
+        if !is_new {
+            // Of a run that was killed.
+            record_bases(&draft)?;
+        }
+        draft.record.ran = now;
+        policy.clone_into(&mut draft.record.policy);
+        write_record(&draft.directory, &draft.record).map_err(step())?;
+        Ok(draft)
     }
 }
 

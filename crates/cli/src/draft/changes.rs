@@ -26,7 +26,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs_policy::{
     Access, AttributeSource, Attributes, Caller, HEAD_BYTES, Policy, Subject, Visibility,
 };
@@ -90,7 +89,7 @@ pub(crate) struct Sides {
     pub(super) bases: Bases,
     policy: Policy,
     ids: DraftIds,
-    /// When the run began, or the draft.
+    /// When the last run began.
     since: Time,
 }
 
@@ -114,17 +113,9 @@ struct Place {
 }
 
 /// Compares a draft with its tree, and records what the tree has in the place of each change. To be called while the
-/// layer is not mounted, at the end of a run, which began at `since`, and before a further one, to which the draft is
-/// as old as it is.
-pub(crate) fn record_bases(
-    draft: &Draft,
-    since: Option<SystemTime>,
-) -> Result<Vec<Change>, DraftError> {
+/// layer is not mounted: after a run, and before a further one, for one that was killed.
+pub(crate) fn record_bases(draft: &Draft) -> Result<Vec<Change>, DraftError> {
     let mut sides = Sides::of(draft)?;
-    if let Some(since) = since {
-        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
-        sides.since = (since.as_secs() as i64, since.subsec_nanos().into());
-    }
     let changes = sides.changes()?;
     sides.keep_bases(draft, &changes, false)?;
     Ok(changes)
@@ -132,7 +123,7 @@ pub(crate) fn record_bases(
 
 impl Sides {
     pub(crate) fn of(draft: &Draft) -> Result<Sides, DraftError> {
-        let (seconds, nanoseconds) = draft.record.begun;
+        let (seconds, nanoseconds) = draft.record.ran;
         Ok(Sides {
             upper: draft.upper()?,
             tree: draft.tree()?,

@@ -27,6 +27,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thrufs_policy::Policy;
 
 pub(super) const VERSION: u32 = 1;
@@ -82,6 +83,8 @@ pub(crate) struct Record {
     pub(super) identity: TreeIdentity,
     /// Seconds and nanoseconds since 1970.
     pub(crate) begun: (u64, u32),
+    /// When the last run began, likewise.
+    pub(super) ran: (u64, u32),
     /// The composed policy.
     pub(super) policy: String,
     pub(crate) ids: DraftIds,
@@ -100,6 +103,26 @@ pub(crate) struct DraftIds {
 impl Record {
     pub(crate) fn tree(&self) -> &Path {
         Path::new(&self.tree)
+    }
+
+    /// Since the last run began.
+    pub(super) fn age(&self) -> String {
+        let age = self.ran().elapsed().unwrap_or_default().as_secs();
+        let units = [
+            (86_400, "days"),
+            (3600, "hours"),
+            (60, "minutes"),
+            (0, "seconds"),
+        ];
+        let (seconds, unit) = units
+            .into_iter()
+            .find(|(it, _)| age >= 2 * it)
+            .unwrap_or((0, "seconds"));
+        format!("{} {unit} ago", age / seconds.max(1))
+    }
+
+    pub(super) fn ran(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::new(self.ran.0, self.ran.1)
     }
 }
 
@@ -298,12 +321,8 @@ impl Draft {
 
     /// What the command has written, as overlayfs keeps it.
     pub(crate) fn upper(&self) -> Result<OwnedFd, DraftError> {
-        let opened = self.upper_or_errno();
+        let opened = beneath(&self.directory, UPPER, OFlags::RDONLY | OFlags::DIRECTORY);
         Ok(opened.map_err(system_at("open the layer of", &self.path))?)
-    }
-
-    pub(super) fn upper_or_errno(&self) -> rustix::io::Result<OwnedFd> {
-        beneath(&self.directory, UPPER, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// The tree that it changes.

@@ -10,6 +10,7 @@ use crate::draft::layer_directory;
 use crate::lookup;
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags, fstat};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen, move_mount,
@@ -37,7 +38,7 @@ pub(super) fn find(path: &Path, directory: &OwnedFd) -> Result<OwnedFd, Failure>
 pub(super) fn mount(view: OwnedFd, draft: OwnedFd, user: &RunUser) -> Result<(), Failure> {
     let groups = user.change.as_ref().map(|it| it.groups.clone());
     let (uid, gid) = (user.uid, user.gid);
-    let mount = move || -> rustix::io::Result<()> {
+    let mount = move || -> io::Result<()> {
         if let Some(groups) = groups {
             cred::keep_capabilities_on_setuid()?;
             cred::set_groups(&groups)?;
@@ -47,7 +48,7 @@ pub(super) fn mount(view: OwnedFd, draft: OwnedFd, user: &RunUser) -> Result<(),
         let mount = overlay(&view, &draft)?;
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        move_mount(&mount, "", &view, "", flags)
+        Ok(move_mount(&mount, "", &view, "", flags)?)
     };
     // The credentials of this thread are the overlay's.
     let mounted = start_thread("thrufs-overlay", mount).map(JoinHandle::join);
@@ -62,20 +63,42 @@ pub(super) fn mount(view: OwnedFd, draft: OwnedFd, user: &RunUser) -> Result<(),
     }
 }
 
-fn overlay(view: &OwnedFd, draft: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+fn overlay(view: &OwnedFd, draft: &OwnedFd) -> io::Result<OwnedFd> {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let [upper, work] = ["upper", "work"].map(|name| layer_directory(draft, name));
-    for (key, directory) in [
-        ("lowerdir", view),
-        ("upperdir", &upper?),
-        ("workdir", &work?),
-    ] {
-        fsconfig_set_string(&context, key, lookup::descriptor_path(directory))?;
-    }
-    fsconfig_set_string(&context, "xino", "on")?;
-    // Ordinary users cannot set those of the name space trusted.
-    fsconfig_set_flag(&context, "userxattr")?;
-    fsconfig_create(&context)?;
+    let set = || -> rustix::io::Result<()> {
+        for (key, directory) in [
+            ("lowerdir", view),
+            ("upperdir", &upper?),
+            ("workdir", &work?),
+        ] {
+            fsconfig_set_string(&context, key, lookup::descriptor_path(directory))?;
+        }
+        // One device number, and inode numbers that stay as they are when a file is copied.
+        fsconfig_set_string(&context, "xino", "on")?;
+        // Ordinary users cannot set those of the name space `trusted`.
+        fsconfig_set_flag(&context, "userxattr")?;
+        fsconfig_create(&context)
+    };
+    set().map_err(|errno| explained(errno, &context))?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    Ok(fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes,
+    )?)
+}
+
+/// With the last that the kernel says of it (`e overlay: …`).
+fn explained(errno: Errno, context: &OwnedFd) -> io::Error {
+    let (mut line, mut said) = ([0; 1024], String::new());
+    while let Ok(length @ 1..) = rustix::io::read(context, &mut line) {
+        said = String::from_utf8_lossy(&line[..length])
+            .trim_end()
+            .to_owned();
+    }
+    match said.is_empty() {
+        true => errno.into(),
+        false => io::Error::other(format!("{errno} ({said})")),
+    }
 }

@@ -13,6 +13,12 @@ def list_the_drafts_elsewhere():
 
 
 @attempt
+def write_by_another_mount_of_the_tree():
+    write(place["of_tree"] + "/by-mount", "")
+    return str(os.path.exists(tree + "/by-mount"))
+
+
+@attempt
 def write_to_the_layer():
     write(upper + "/x", "")
 

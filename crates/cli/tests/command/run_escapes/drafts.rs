@@ -14,6 +14,7 @@ const ATTEMPTS: &str = include_str!("drafts.py");
 const EXPECTED: &[Expected<'_>] = &[
     ("list_the_drafts", "0", ""),
     ("list_the_drafts_elsewhere", "0", ""),
+    ("write_by_another_mount_of_the_tree", "True", ""),
     ("write_to_the_layer", "ENOENT", ""),
     ("make_a_draft", "EROFS|EACCES", ""),
     ("remove_the_drafts", "EBUSY|EACCES", ""),
@@ -46,6 +47,8 @@ fn layer_of_a_draft_is_written_by_the_tree_alone() {
         let mut mounts = Mounts::default();
         let elsewhere = ground.path().join("elsewhere");
         mounts.bind(ground.path(), &elsewhere);
+        let of_tree = ground.path().join("of-tree");
+        mounts.bind(&ground.tree, &of_tree);
         ground.make_directory(&ground.tree.join("with-hidden"));
         for name in [".env.local", "with-hidden/.env", "with-hidden/shown"] {
             ground.write(&ground.tree.join(name), SECRET);
@@ -59,6 +62,7 @@ fn layer_of_a_draft_is_written_by_the_tree_alone() {
             ("drafts", json!(drafts)),
             ("elsewhere", json!(elsewhere.join("drafts"))),
             ("handle", handle(&layer)),
+            ("of_tree", json!(of_tree)),
         ];
         let output = run(&mut inside(&ground, &options, ATTEMPTS, &more));
         assert_inside(ground.who, &output, EXPECTED);
@@ -75,6 +79,8 @@ fn layer_of_a_draft_is_written_by_the_tree_alone() {
         ] {
             assert_eq!(fs::read_to_string(tree.join(name)).unwrap(), content);
         }
-        assert!(!tree.join("opaque").exists(), "{}", stderr(&output));
+        for name in ["opaque", "by-mount"] {
+            assert!(!tree.join(name).exists(), "{}", stderr(&output));
+        }
     }
 }
