@@ -5,7 +5,7 @@
 //! means the same, a directory that hides what the tree has beneath gets whiteouts instead before.
 
 use super::base::CHANGED;
-use super::beneath::{TEMPORARY, names, open_directory, open_in, stat_at};
+use super::beneath::{TEMPORARY, is_temporary, names, open_directory, open_in, stat_at};
 use super::changes::{Change, Kind, Sides};
 use super::layer::Draft;
 use super::put::{Put, PutError, set_times};
@@ -83,17 +83,19 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
         }
         return Ok(ExitCode::from(u8::from(is_left)));
     }
-    sides.keep_bases(&draft, &changes)?;
+    sides.keep_bases(&draft, &changes, true)?;
     let mut apply = Apply::new(&draft, &sides, &changes, states, arguments.theirs);
     let carried_out = apply.carry_out();
     let is_left = apply.states.contains(&State::Kept);
-    carried_out.map_err(system("apply the draft"))?;
+    carried_out
+        .map_err(io::Error::other)
+        .map_err(system("apply the draft"))?;
     apply.report(draft.record.tree());
     let rest = sides.changes()?;
     if rest.iter().all(|change| change.kind == Kind::Same) {
         drafts.discard_held(draft)?;
     } else {
-        sides.keep_bases(&draft, &rest)?;
+        sides.keep_bases(&draft, &rest, false)?;
     }
     Ok(ExitCode::from(u8::from(is_left)))
 }
@@ -216,7 +218,8 @@ impl<'a> Apply<'a> {
         }
     }
 
-    fn carry_out(&mut self) -> io::Result<()> {
+    fn carry_out(&mut self) -> Result<(), PutError> {
+        self.clean()?;
         let all = 0..self.changes.len();
         let taken_out = |state: &State| matches!(state, State::Done | State::Dropped);
         self.applied = all
@@ -253,6 +256,30 @@ impl<'a> Apply<'a> {
         self.flush(true)?;
         for at in all.rev() {
             self.remove_emptied(at);
+        }
+        Ok(())
+    }
+
+    /// Removes what an apply left in the tree that was interrupted.
+    fn clean(&mut self) -> Result<(), PutError> {
+        for change in self.changes {
+            let (above, name) = split(&change.path);
+            let Ok(tree) = self.tree.get(&self.sides.tree, above) else {
+                continue;
+            };
+            let own = name.to_str().filter(|name| is_temporary(name.as_ref()));
+            let temporary = match own.filter(|_| change.layer.is_none()) {
+                Some(own) => own.to_owned(),
+                None => self.temporary(&change.path),
+            };
+            let put = Put {
+                sides: self.sides,
+                upper: &tree,
+                tree: &tree,
+                name,
+                temporary: &temporary,
+            };
+            put.clean()?;
         }
         Ok(())
     }

@@ -30,6 +30,8 @@ struct Base {
     was: Was,
     /// Whether all beneath was removed then: what is there without a base of its own was made later.
     removes_beneath: bool,
+    /// Mode and time of a directory in the layer, before an apply that takes out what is in it.
+    before: Option<(u32, Time)>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -61,7 +63,7 @@ impl Version {
             uid: stat.st_uid,
             gid: stat.st_gid,
             size: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            modified: modification_time(stat),
             changed: (stat.st_nlink == 1 || type_of(stat) == FileType::Directory)
                 .then(|| change_time(stat)),
         }
@@ -138,8 +140,20 @@ impl Bases {
         base.is_some_and(|base| matches!(base.was, Was::Absent))
     }
 
+    /// Gives a directory in the layer the mode and the time that it had before an apply that was interrupted.
+    pub(super) fn restore(&self, path: &Path, layer: &mut Stat) {
+        let base = self.0.get(path.as_os_str().as_bytes());
+        if let Some((mode, (seconds, nanoseconds))) = base.and_then(|base| base.before)
+            && [mode, mode | 0o700].contains(&layer.st_mode)
+        {
+            layer.st_mode = mode;
+            layer.st_mtime = seconds;
+            layer.st_mtime_nsec = nanoseconds as u64;
+        }
+    }
+
     /// Adds those of changes that have none, and removes those of what is no longer in the layer.
-    pub(super) fn update(&mut self, changes: &[Change]) {
+    pub(super) fn update(&mut self, changes: &[Change], applies: bool) {
         let base = |change: &Change| {
             let path = change.path.as_os_str().as_bytes().to_vec();
             let was = match (self.0.get(&path), change.conflict, &change.tree) {
@@ -149,9 +163,12 @@ impl Bases {
                 (None, None, None) => Was::Absent,
             };
             let removes_beneath = change.layer.is_none() || change.is_opaque;
+            let is_directory = change.layer_type() == Some(FileType::Directory);
+            let layer = change.layer.filter(|_| applies && is_directory);
             let base = Base {
                 was,
                 removes_beneath,
+                before: layer.map(|it| (it.st_mode, modification_time(&it))),
             };
             (path, base)
         };
@@ -227,7 +244,7 @@ impl Finding<'_> {
             (_, Some(tree)) => (change_time(tree) > copied).then_some(CHANGED),
             ((is_directory, _), None) if self.copied.is_some() => {
                 // A file that was renamed is a copy as well.
-                let modified = |stat: Stat| (stat.st_mtime, stat.st_mtime_nsec as i64) > copied;
+                let modified = |stat: Stat| modification_time(&stat) > copied;
                 (is_directory || self.above.is_some_and(modified)).then_some(REMOVED)
             }
             (_, None) => None,
@@ -237,4 +254,8 @@ impl Finding<'_> {
 
 fn change_time(stat: &Stat) -> Time {
     (stat.st_ctime, stat.st_ctime_nsec as i64)
+}
+
+fn modification_time(stat: &Stat) -> Time {
+    (stat.st_mtime, stat.st_mtime_nsec as i64)
 }

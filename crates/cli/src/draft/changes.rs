@@ -40,7 +40,7 @@ pub(crate) type Time = (i64, i64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// None: the layer has what the tree has.
+    /// None: the layer has what the tree has. Also for what an apply left in the tree that was interrupted.
     Same,
     Created,
     Changed,
@@ -89,7 +89,7 @@ pub(crate) struct Sides {
     pub(super) bases: Bases,
     policy: Policy,
     ids: DraftIds,
-    /// When the run began, or the draft.
+    /// When the last run began.
     since: Time,
 }
 
@@ -113,11 +113,11 @@ struct Place {
 }
 
 /// Compares a draft with its tree, and records what the tree has in the place of each change. To be called while the
-/// layer is not mounted, at the end of a run, and before a further one: the last may have been killed.
+/// layer is not mounted: after a run, and before a further one, for one that was killed.
 pub(crate) fn record_bases(draft: &Draft) -> Result<Vec<Change>, DraftError> {
     let mut sides = Sides::of(draft)?;
     let changes = sides.changes()?;
-    sides.keep_bases(draft, &changes)?;
+    sides.keep_bases(draft, &changes, false)?;
     Ok(changes)
 }
 
@@ -146,8 +146,9 @@ impl Sides {
         &mut self,
         draft: &Draft,
         changes: &[Change],
+        applies: bool,
     ) -> Result<(), DraftError> {
-        self.bases.update(changes);
+        self.bases.update(changes, applies);
         let written = self.bases.write(draft);
         Ok(written.map_err(system("record what the tree was"))?)
     }
@@ -211,7 +212,6 @@ impl Sides {
             _ => BTreeSet::new(),
         };
         let covered = beneath.difference(&listed);
-        let covered = covered.filter(|name| !is_temporary(name));
         for name in listed.iter().chain(covered) {
             let in_layer = listed.contains(name);
             let Some((change, is_hidden)) = self.compare(place, name, in_layer)? else {
@@ -267,9 +267,13 @@ impl Sides {
         }
         let mut file = Compared::new(place, name, layer, tree);
         let is_opaque = file.look_at_layer()?;
+        if let Some(layer) = &mut file.layer {
+            self.bases.restore(&path, layer);
+        }
         let kind = match (&file.layer, &file.tree) {
             (None, None) => Kind::Same,
             (Some(_), None) => Kind::Created,
+            (None, Some(_)) if is_temporary(name) => Kind::Same,
             (None, Some(_)) => Kind::Removed,
             (Some(layer), Some(tree)) => match self.are_same(&file, layer, tree) {
                 Ok(true) => Kind::Same,
