@@ -43,7 +43,8 @@ pub(crate) trait Message: Serialize + DeserializeOwned {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// What to serve: the first packet to the supervisor (with the mount point and the source), to the worker of
-    /// a mount (`/dev/fuse`, source), to the process that builds a sandbox (source), or to auto_unmount.
+    /// a mount (`/dev/fuse`, source), to the process that builds a sandbox (source; a draft's directory and lock), or
+    /// to auto_unmount.
     Serve(Box<MountConfig>, #[serde(skip)] Descriptors),
     /// What to share: the first packet to the worker of a share, with the source.
     Share(Box<ShareConfig>, #[serde(skip)] Descriptors),

@@ -2,6 +2,7 @@
 
 use crate::arguments::{Purpose, parsed};
 use crate::doctor::DoctorArguments;
+use crate::draft::DraftCommand;
 use crate::error::finish;
 use crate::explain::{CtlArguments, ExplainArguments};
 use crate::manual::ManArguments;
@@ -9,7 +10,7 @@ use crate::output::print;
 use crate::policy::PolicyCommand;
 use crate::unmount::UnmountArguments;
 use crate::{
-    bench_command, doctor, explain, launch, manual, policy, run, share, unmount, virtiofsd,
+    bench_command, doctor, draft, explain, launch, manual, policy, run, share, unmount, virtiofsd,
 };
 use clap::{ArgMatches, Command, CommandFactory, Parser};
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         .subcommand(UnmountArguments::command())
         .subcommand(share::launch::command(purpose))
         .subcommand(run::command(purpose))
+        .subcommand(DraftCommand::command())
         .subcommand(virtiofsd::command(virtiofsd::NAME))
         .subcommand(bench_command::command())
         .subcommand(DoctorArguments::command())
@@ -68,6 +70,7 @@ pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
         "share" => finish(NAME, share::launch::run(matches)),
         "unmount" => finish(NAME, unmount::run(parsed(matches))),
         "run" => finish(NAME, run::run(matches)),
+        "draft" => finish(NAME, draft::run(parsed(matches))),
         "doctor" => finish(NAME, doctor::run(parsed(matches))),
         "policy" => finish(NAME, policy::check(parsed(matches))),
         "explain" => finish(NAME, explain::explain(parsed(matches))),

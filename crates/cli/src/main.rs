@@ -45,6 +45,7 @@ mod config;
 mod confinement;
 mod control;
 mod doctor;
+mod draft;
 mod error;
 mod explain;
 mod foreign;

@@ -19,6 +19,7 @@ mod git;
 mod host_mounts;
 pub(crate) mod init;
 mod log_copy;
+mod overlay;
 mod plan;
 mod project;
 mod refused;
@@ -35,6 +36,7 @@ pub(crate) mod user;
 use crate::audit_log;
 use crate::channel::{Order, ToParent};
 use crate::config::MountConfig;
+use crate::draft::{Draft, Drafts};
 use crate::error::system;
 use crate::log;
 use crate::lookup;
@@ -57,6 +59,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use saved::Saved;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::printable;
@@ -139,6 +142,16 @@ fn with_saved(
     Ok(Some(format!("# {words}\n\n")))
 }
 
+/// What is served, to whom, and by which policy.
+struct Project {
+    source: OwnedFd,
+    tree: PathBuf,
+    user: RunUser,
+    git: GitPlaces,
+    text: String,
+    policy: Policy,
+}
+
 fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunError> {
     let (source, tree) = source::open(tree)?;
     if tree == Path::new("/") {
@@ -147,7 +160,63 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     let owned = rustix::fs::fstat(&source).map_err(source::unusable(&tree))?;
     let user = RunUser::find(arguments.user.as_deref(), &owned)?;
     let (git, (text, policy)) = compose(&arguments, &tree, user.home.as_deref())?;
-    let config = config(&arguments, &tree, &user, policy.uses().callers)?;
+    let mut project = Project {
+        source,
+        tree,
+        user,
+        git,
+        text,
+        policy,
+    };
+    if arguments.draft.is_none() {
+        return serve(arguments, project, None);
+    }
+    let place = arguments.drafts.clone();
+    let drafts = Drafts::open_or_make(&place)?;
+    let draft = begin_draft(&arguments, &drafts, &mut project)?;
+    let ended = serve(arguments, project, Some(&draft));
+    // On the way to its own error.
+    let is_quiet = ended.is_err();
+    let _ = output::reset_terminal();
+    let told = draft.end(&drafts, &place, is_quiet);
+    ended.and_then(|ended| told.map(|()| ended).map_err(RunError::from))
+}
+
+fn begin_draft(
+    arguments: &RunArguments,
+    drafts: &Drafts,
+    project: &mut Project,
+) -> Result<Draft, RunError> {
+    if project.policy.uses().callers {
+        return Err(RunError::CallersInDraft);
+    }
+    let name = arguments.draft.as_ref().and_then(Option::as_deref);
+    let reserved = drafts.reserve(name, &project.source, &project.tree)?;
+    if let Some(record) = &reproject.record {
+        project.user = project.user.clone().in_draft(&record.ids)?;
+    }
+    Ok(reproject.begin(&project.source, &project.text, project.user.ids())?)
+}
+
+fn serve(
+    arguments: RunArguments,
+    project: Project,
+    draft: Option<&Draft>,
+) -> Result<CommandEnd, RunError> {
+    let Project {
+        source,
+        tree,
+        user,
+        git,
+        text,
+        policy,
+    } = project;
+    let mut list = options_for(&user, policy.uses().callers);
+    if draft.is_some() {
+        // Overlayfs takes no other file for a name that it knows: ESTALE from then on.
+        list.push_str(",follow=no,entry_timeout=86400");
+    }
+    let config = config(&arguments, &tree, list)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
     let signals = SignalFd::block_and_open(&SIGNALS).map_err(system("receive signals"))?;
@@ -171,7 +240,16 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
              with Landlock has scopes)"
         );
     }
-    let plan = SandboxPlan::new(&arguments, &tree, user, log)?;
+    // Also those of other trees, which the host may apply later.
+    let drafts = Drafts::places(&arguments.drafts, user.home.as_deref());
+    let covered = log.into_iter().chain(drafts);
+    let plan = SandboxPlan::new(
+        &arguments,
+        &tree,
+        user,
+        covered.collect(),
+        draft.map(Draft::path),
+    )?;
     if plan.user.change.is_some() {
         standard_files::give_pipes(plan.user.uid, plan.user.gid)?;
     }
@@ -193,11 +271,13 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
             .iter()
             .any(|it| path.starts_with(&it.config.source))
     };
-    for warning in git.warnings(|it| it == tree || plan.lets_change(it) && !is_served(it)) {
+    let may_change = |it: &Path| plan.lets_change(it) && !is_served(it);
+    for warning in git.warnings(|it| it == tree && draft.is_none() || may_change(it)) {
         output::report(format_args!("thrufs: {}", printable(&warning)));
     }
     let saved = saved::state();
-    let runner = Runner::start(signals, &plan, served, &arguments.command)?;
+    let layer = draft.map_or(Ok(Vec::new()), Draft::for_sandbox)?;
+    let runner = Runner::start(signals, &plan, served, layer, &arguments.command)?;
     let ended = runner.wait();
     let mut warnings = git.warnings_at_the_end(&policy);
     if saved::state() != saved {
@@ -233,7 +313,8 @@ fn git_directory(
         return Ok(None);
     }
     let (text, policy) = rules::of_git_directory(directory)?;
-    let config = config(arguments, &path, &plan.user, policy.uses().callers)?;
+    let list = options_for(&plan.user, policy.uses().callers);
+    let config = config(arguments, &path, list)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     Ok(Some(Served {
         policy: files.for_worker()?,
@@ -290,17 +371,9 @@ const SAVED_CHANGED: &str = "run.toml, the saved options, was changed while the 
 /// The name of the composed policy in messages.
 const POLICY_NAME: &str = "(rules of thrufs run)";
 
-fn config(
-    arguments: &RunArguments,
-    tree: &Path,
-    user: &RunUser,
-    callers: bool,
-) -> Result<MountConfig, RunError> {
+/// The options that make the directories look to the command as it expects.
+fn options_for(user: &RunUser, callers: bool) -> String {
     let mut list = "control=none".to_owned();
-    if arguments.settings.iter().all(|it| it.option.name != "log") {
-        // Only what the user of the command should know.
-        list.push_str(",log=warn");
-    }
     match user.change {
         Some(_) => list.push_str(",allow_other"),
         // The kernel lets no user write to files of ids that its namespace does not map, not even to its own
@@ -311,6 +384,18 @@ fn config(
     }
     if user.shown_uid != user.uid {
         list.push_str(&format!(",uidmap={0}:0:1,gidmap={0}:0:1", user.uid));
+    }
+    list
+}
+
+fn config(
+    arguments: &RunArguments,
+    tree: &Path,
+    mut list: String,
+) -> Result<MountConfig, RunError> {
+    if arguments.settings.iter().all(|it| it.option.name != "log") {
+        // Only what the user of the command should know.
+        list.push_str(",log=warn");
     }
     let mut settings = arguments.settings.clone();
     let mut names = settings.iter().map(|it| it.option);

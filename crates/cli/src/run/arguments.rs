@@ -2,6 +2,7 @@
 
 use super::rules::RuleArguments;
 use crate::arguments::{Purpose, occurrences, option_list, parsed, text};
+use crate::draft::DraftPlace;
 use crate::options::{self, OptionError, Setting, Use};
 use clap::{ArgMatches, Command, CommandFactory, Parser, ValueHint};
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ const RULES: &str = "Rules, in the order in which they are evaluated";
 const SANDBOX: &str = "The sandbox";
 const SAVED: &str = "Saved options";
 const RECORDS: &str = "Records";
+const DRAFT: &str = "Drafts";
 
 const USAGE: &str =
     "thrufs run [OPTIONS] [DIR] -- COMMAND [ARG]…\n       thrufs run [OPTIONS] --show [DIR]";
@@ -29,6 +31,8 @@ Examples:
           The same, and without the home directory
   thrufs run --hide 'customers/**' --allow .env.test -- agent
           With rules of your own before the profile's
+  thrufs run --draft -- agent
+          DIR stays as it is, until `thrufs draft apply`
   thrufs run --hide secrets --show
           The policy, for `thrufs mount -o policy=FILE`
 ";
@@ -84,6 +88,12 @@ pub(crate) struct RunArguments {
     /// Print the report as JSON, on one line of standard error
     #[arg(long, help_heading = RECORDS)]
     pub(crate) json: bool,
+    /// Keep DIR as it is: what the command writes there goes to a draft, for thrufs draft. NAME goes on
+    /// in that draft, or makes it [default: a new one, named after DIR]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, help_heading = DRAFT)]
+    pub(crate) draft: Option<Option<String>>,
+    #[command(flatten, next_help_heading = DRAFT)]
+    pub(crate) drafts: DraftPlace,
     #[arg(skip)]
     pub(crate) settings: Vec<Setting>,
 }

@@ -1,6 +1,7 @@
 //! The errors of `thrufs run`.
 
 use super::rules::RuleError;
+use crate::draft::DraftError;
 use crate::error::{CommandError, StartupError};
 use crate::options::OptionError;
 use std::io;
@@ -18,6 +19,16 @@ pub(crate) enum RunError {
     Startup(#[from] StartupError),
     #[error(transparent)]
     Rule(#[from] RuleError),
+    #[error(transparent)]
+    Draft(#[from] DraftError),
+    #[error(
+        "rules that match on callers are not for drafts: what one program may read would be copied to the layer,          where all may read it"
+    )]
+    CallersInDraft,
+    #[error(
+        "the draft is of user {0}: give another name with --draft=NAME, or that user with --user"
+    )]
+    OtherUserOfDraft(u32),
     #[error("cannot run a command in /: name the directory of the project")]
     WholeSystem,
     #[error("the option `{0}` is for `thrufs mount`, not for `thrufs run`")]

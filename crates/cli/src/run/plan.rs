@@ -28,8 +28,10 @@ pub(super) struct SandboxPlan {
     pub(super) user: RunUser,
     /// No interface but a loopback of its own, and no sockets that lead out.
     pub(super) no_network: bool,
-    /// The audit log, which the command must not change.
-    pub(super) covered: Option<OsString>,
+    /// What the command must not change: the audit log, the drafts.
+    pub(super) covered: Vec<OsString>,
+    /// The draft's directory, if the command writes to one.
+    pub(super) draft: Option<OsString>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,7 +45,8 @@ impl SandboxPlan {
         arguments: &RunArguments,
         tree: &Path,
         user: RunUser,
-        log: Option<PathBuf>,
+        covered: Vec<PathBuf>,
+        draft: Option<&Path>,
     ) -> Result<SandboxPlan, RunError> {
         standard_files::refuse_directories()?;
         let directory = std::env::current_dir().map_err(system("find the working directory"))?;
@@ -95,7 +98,8 @@ impl SandboxPlan {
             terminal: standard_files::terminal().map(PathBuf::into_os_string),
             user,
             no_network: arguments.no_network,
-            covered: log.map(PathBuf::into_os_string),
+            covered: covered.into_iter().map(PathBuf::into_os_string).collect(),
+            draft: draft.map(|it| it.as_os_str().to_owned()),
         })
     }
 

@@ -82,11 +82,13 @@ pub(super) struct Served {
 }
 
 impl Runner {
-    /// Starts the sandbox, and the workers when their devices arrive. The first directory is the tree.
+    /// Starts the sandbox, and the workers when their devices arrive. The first directory is the tree. Of a draft, the
+    /// sandbox gets the directory and the lock.
     pub(super) fn start(
         signals: SignalFd,
         plan: &SandboxPlan,
         served: Vec<Served>,
+        draft: Vec<OwnedFd>,
         command: &[OsString],
     ) -> Result<Runner, RunError> {
         let (channel, theirs) = ToChild::pair().map_err(system("create a socket"))?;
@@ -109,19 +111,22 @@ impl Runner {
             outcome: None,
             deadline: Some(Instant::now() + START_TIMEOUT),
         };
-        let begun = runner.begin(served);
+        let begun = runner.begin(served, draft);
         begun.inspect_err(|_| runner.kill_sandbox())?;
         Ok(runner)
     }
 
-    fn begin(&mut self, served: Vec<Served>) -> Result<(), RunError> {
+    fn begin(&mut self, served: Vec<Served>, draft: Vec<OwnedFd>) -> Result<(), RunError> {
         let send = |message| {
             let sent = self.channel.send(&message);
             sent.map_err(system("send to the sandbox"))
         };
+        let mut draft = Some(draft);
         for Served { config, source, .. } in &served {
             let copy = source.try_clone().map_err(system("duplicate the source"))?;
-            send(Order::Serve(Box::new(config.clone()), vec![copy]))?;
+            let of_tree = draft.take().into_iter().flatten();
+            let directories = [copy].into_iter().chain(of_tree).collect();
+            send(Order::Serve(Box::new(config.clone()), directories))?;
         }
         send(Order::Sandbox(self.plan.clone()))?;
         for directory in served {

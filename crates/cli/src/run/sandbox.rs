@@ -11,6 +11,7 @@
 use super::elsewhere::{self, Elsewhere, Part};
 use super::error::{Failure, failed_to};
 use super::host_mounts::{self, Copies, HostMounts};
+use super::overlay;
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
 use super::sockets;
@@ -71,7 +72,7 @@ fn build(runner: &ToParent, command: &[OsString]) -> Result<(), Failure> {
     let _ = rustix::thread::set_name(c"thrufs-sandbox");
     let orders = Orders::receive(runner)?;
     let served = orders.enter()?.hide(runner)?.serve(runner)?;
-    served.cover()?.start(runner, command)
+    served.overlay()?.cover()?.start(runner, command)
 }
 
 fn gone() -> Failure {
@@ -84,6 +85,8 @@ struct Orders {
     /// The tree, and then others.
     directories: Vec<Directory>,
     plan: SandboxPlan,
+    /// The draft's directory, and its lock, held until the end.
+    draft: Vec<OwnedFd>,
 }
 
 /// A directory that is served at its own path.
@@ -103,6 +106,8 @@ impl Directory {
 /// In namespaces of its own, which still show everything.
 struct Entered {
     orders: Orders,
+    /// The draft's directory.
+    draft: Option<OwnedFd>,
     outside: Outside,
 }
 
@@ -117,6 +122,7 @@ struct Outside {
 /// What leads out is hidden.
 struct Hidden {
     orders: Orders,
+    draft: Option<OwnedFd>,
     outside: Outside,
     hidden: host_mounts::Covered,
     empty: Empty,
@@ -127,12 +133,21 @@ struct Hidden {
 /// The workers serve the directories.
 struct Served {
     orders: Orders,
+    draft: Option<OwnedFd>,
     outside: Outside,
     hidden: host_mounts::Covered,
     empty: Empty,
 }
 
-/// Nothing shows the directories but their mounts, and the audit log and the empty home are not shown anywhere.
+/// What the command writes goes to the draft, if there is one.
+struct Layered {
+    orders: Orders,
+    outside: Outside,
+    hidden: host_mounts::Covered,
+    empty: Empty,
+}
+
+/// Nothing shows the directories but their mounts, and the audit log, the drafts and the empty home are not shown anywhere.
 struct Covered {
     orders: Orders,
     host: Option<HostMounts>,
@@ -142,17 +157,25 @@ struct Covered {
 
 impl Orders {
     fn receive(runner: &ToParent) -> Result<Orders, Failure> {
-        let mut directories = Vec::new();
+        let (mut directories, mut draft) = (Vec::new(), Vec::new());
         loop {
             match runner.receive() {
-                Ok(Some(Order::Serve(config, source))) => directories.push(Directory {
-                    config,
-                    source: source.into_iter().next().ok_or_else(gone)?,
-                    parts: Vec::new(),
-                }),
+                Ok(Some(Order::Serve(config, descriptors))) => {
+                    let mut descriptors = descriptors.into_iter();
+                    directories.push(Directory {
+                        config,
+                        source: descriptors.next().ok_or_else(gone)?,
+                        parts: Vec::new(),
+                    });
+                    draft.extend(descriptors);
+                }
                 Ok(Some(Order::Sandbox(plan))) if !directories.is_empty() => {
                     let plan = serde_json::from_value(plan).map_err(|_| gone())?;
-                    return Ok(Orders { directories, plan });
+                    return Ok(Orders {
+                        directories,
+                        plan,
+                        draft,
+                    });
                 }
                 _ => return Err(gone()),
             }
@@ -161,6 +184,23 @@ impl Orders {
 
     fn tree(&self) -> &Path {
         self.directories[0].path()
+    }
+
+    /// The draft's directory, as this mount namespace has it.
+    fn find_draft(&self, mounts: &[Mount]) -> Result<Option<OwnedFd>, Failure> {
+        let Some((path, directory)) = self.plan.draft.as_ref().zip(self.draft.first()) else {
+            return Ok(None);
+        };
+        let path = Path::new(path);
+        let is_in = |place: &Elsewhere| path.starts_with(&place.path);
+        for it in &self.directories {
+            let mut places = elsewhere::places(mounts, &it.parts, it.path()).into_iter();
+            if path.starts_with(it.path()) || places.any(|place| is_in(&place)) {
+                let why = "they are in what is served: say where else, with --draft-dir DIR";
+                return Err(failed_to("use the drafts")(io::Error::other(why)));
+            }
+        }
+        overlay::find(path, directory).map(Some)
     }
 
     fn enter(mut self) -> Result<Entered, Failure> {
@@ -193,8 +233,10 @@ impl Orders {
             false => Ok(Vec::new()),
         };
         let sockets = sockets.map_err(failed_to("list the Unix sockets"))?;
+        let draft = self.find_draft(&mounts)?;
         Ok(Entered {
             orders: self,
+            draft,
             outside: Outside {
                 host,
                 mounts,
@@ -227,6 +269,7 @@ impl Entered {
         let _ = cred::set_umask(umask);
         Ok(Hidden {
             orders: self.orders,
+            draft: self.draft,
             outside: self.outside,
             hidden,
             empty,
@@ -254,6 +297,7 @@ impl Hidden {
         match runner.receive() {
             Ok(Some(Order::Served)) => Ok(Served {
                 orders: self.orders,
+                draft: self.draft,
                 outside: self.outside,
                 hidden: self.hidden,
                 empty: self.empty,
@@ -264,8 +308,30 @@ impl Hidden {
 }
 
 impl Served {
-    fn cover(self) -> Result<Covered, Failure> {
+    fn overlay(self) -> Result<Layered, Failure> {
         let Served {
+            orders,
+            draft,
+            outside,
+            hidden,
+            empty,
+        } = self;
+        if let Some(draft) = draft {
+            let view = open(orders.tree()).map_err(failed_to("open the view"))?;
+            overlay::mount(view, draft, &orders.plan.user)?;
+        }
+        Ok(Layered {
+            orders,
+            outside,
+            hidden,
+            empty,
+        })
+    }
+}
+
+impl Layered {
+    fn cover(self) -> Result<Covered, Failure> {
+        let Layered {
             orders,
             outside,
             hidden: covered,
@@ -294,11 +360,10 @@ impl Served {
         for directory in &orders.directories {
             cover_elsewhere(directory, &empty)?;
         }
-        // It is absent where the sandbox is empty.
-        if let Some(log) = plan.covered.as_ref().map(Path::new)
-            && log.exists()
-        {
-            empty.cover(log)?;
+        // They are absent where the sandbox is empty.
+        let covered = plan.covered.iter().map(Path::new);
+        for covered in covered.filter(|it| it.exists()) {
+            empty.cover(covered)?;
         }
         parts.extend(cover_sockets(plan, &outside, &empty)?);
         empty.remove()?;

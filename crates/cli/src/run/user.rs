@@ -1,6 +1,7 @@
 //! The user as whom the command runs.
 
 use super::error::RunError;
+use crate::draft::DraftIds;
 use crate::options;
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,30 @@ impl RunUser {
             return Ok(RunUser::without_files());
         }
         Ok(RunUser::with_account(found, tree))
+    }
+
+    /// As it was when the draft was begun, in which what it made belongs to it: one without files has another id in
+    /// each run.
+    pub(super) fn in_draft(self, ids: &DraftIds) -> Result<RunUser, RunError> {
+        let is_again =
+            self.shown_uid == ids.shown_uid && (self.shown_uid != self.uid || self.uid == ids.uid);
+        match is_again {
+            true => Ok(RunUser {
+                uid: ids.uid,
+                gid: ids.gid,
+                ..self
+            }),
+            false => Err(RunError::OtherUserOfDraft(ids.uid)),
+        }
+    }
+
+    pub(super) fn ids(&self) -> DraftIds {
+        DraftIds {
+            uid: self.uid,
+            gid: self.gid,
+            shown_uid: self.shown_uid,
+            shown_gid: self.shown_gid,
+        }
     }
 
     fn without_files() -> RunUser {

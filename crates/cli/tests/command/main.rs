@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod doctor;
+mod draft;
+mod draft_apply;
 #[path = "../ground/mod.rs"]
 mod ground;
 mod messages;

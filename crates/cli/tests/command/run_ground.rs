@@ -112,6 +112,16 @@ impl RunGround {
         if self.who == Who::User { USER } else { 0 }
     }
 
+    /// The option for drafts in a directory of whoever runs `thrufs run`, which is made, and that directory.
+    pub fn drafts(&self) -> (String, PathBuf) {
+        let drafts = self.path().join("drafts");
+        if !drafts.exists() {
+            fs::create_dir(&drafts).unwrap();
+            chown(&drafts, Some(self.user()), Some(self.user())).unwrap();
+        }
+        (format!("--draft-dir={}", drafts.display()), drafts)
+    }
+
     /// Makes a file of the tree's owner.
     pub fn write(&self, path: &Path, content: &str) {
         fs::write(path, content).unwrap();

@@ -22,6 +22,7 @@ const EXPECTED: &[Expected<'_>] = &[
 ];
 
 /// Mounts of a test, unmounted on drop.
+#[derive(Default)]
 pub(super) struct Mounts(pub(super) Vec<PathBuf>);
 
 impl Mounts {

@@ -2,6 +2,7 @@
 //! stops them, and succeed there.
 
 mod channels;
+mod drafts;
 mod elsewhere;
 mod exchanged;
 mod git;

@@ -1,0 +1,459 @@
+//! Drafts on disk.
+//!
+//! ```text
+//! $XDG_STATE_HOME/thrufs/drafts/
+//!   NAME/             mode 0700
+//!     draft.json      the record, written when all else is there
+//!     lock            flock(2): exclusive while a run has the layer mounted, and while it is applied or discarded
+//!     upper/ work/    the layer, as overlayfs has it
+//! ```
+//!
+//! What is in `upper` was written by a command that is not trusted. Whatever reads it goes by descriptors, beneath
+//! them, and follows no link. Directories of other users are refused: the record says which tree is changed.
+
+use super::error::DraftError;
+use super::{DraftPlace, is_around, remove};
+use crate::error::{system, system_at};
+use crate::lookup;
+use crate::source;
+use rustix::fs::{
+    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags, flock, fstat, mkdirat,
+    openat, openat2, statx,
+};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thrufs_policy::Policy;
+
+pub(super) const VERSION: u32 = 1;
+
+/// A policy may have 1 MiB, and JSON writes a byte of it as six at most.
+const RECORD_BYTES_MAX: u64 = 16 << 20;
+
+pub(super) const NAME_CHARS_MAX: usize = 64;
+
+/// In the user's directory of state.
+const IN_STATE: &str = "thrufs/drafts";
+
+pub(super) const RECORD: &str = "draft.json";
+pub(super) const LOCK: &str = "lock";
+pub(super) const UPPER: &str = "upper";
+pub(super) const WORK: &str = "work";
+
+/// What identifies the tree of a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TreeIdentity {
+    /// Another one after a reboot on some file systems: compared where there is no time of birth.
+    device: u64,
+    inode: u64,
+    /// Seconds and nanoseconds.
+    born: Option<(i64, u32)>,
+}
+
+impl TreeIdentity {
+    pub(super) fn of(tree: impl AsFd) -> rustix::io::Result<TreeIdentity> {
+        let stat = fstat(&tree)?;
+        let born = statx(&tree, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
+        let is_known = StatxFlags::from_bits_retain(born.stx_mask).contains(StatxFlags::BTIME);
+        Ok(TreeIdentity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            born: is_known.then_some((born.stx_btime.tv_sec, born.stx_btime.tv_nsec)),
+        })
+    }
+
+    pub(super) fn is_that_of(self, other: TreeIdentity) -> bool {
+        self.inode == other.inode
+            && self.born == other.born
+            && (self.born.is_some() || self.device == other.device)
+    }
+}
+
+/// `draft.json`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(super) version: u32,
+    /// Absolute, without symbolic links. An `OsString` keeps bytes that are not UTF-8.
+    pub(super) tree: OsString,
+    pub(super) identity: TreeIdentity,
+    /// When the last run began: seconds and nanoseconds since 1970.
+    pub(super) ran: (u64, u32),
+    /// The composed policy.
+    pub(super) policy: String,
+    pub(crate) ids: DraftIds,
+}
+
+/// Of the command: what it made in the layer belongs to this user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DraftIds {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// As it sees itself: 0 for `uid` on a tree of root's.
+    pub(crate) shown_uid: u32,
+    pub(crate) shown_gid: u32,
+}
+
+impl Record {
+    pub(crate) fn tree(&self) -> &Path {
+        Path::new(&self.tree)
+    }
+
+    /// Since the last run began.
+    pub(super) fn age(&self) -> String {
+        let age = self.ran().elapsed().unwrap_or_default().as_secs();
+        let units = [
+            (86_400, "days"),
+            (3600, "hours"),
+            (60, "minutes"),
+            (0, "seconds"),
+        ];
+        let (seconds, unit) = units
+            .into_iter()
+            .find(|(it, _)| age >= 2 * it)
+            .unwrap_or((0, "seconds"));
+        format!("{} {unit} ago", age / seconds.max(1))
+    }
+
+    pub(super) fn ran(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::new(self.ran.0, self.ran.1)
+    }
+}
+
+/// The directory of the drafts.
+pub(crate) struct Drafts {
+    pub(super) place: OwnedFd,
+    pub(super) path: PathBuf,
+}
+
+impl Drafts {
+    /// `None` where nobody has begun a draft.
+    pub(crate) fn open(place: &DraftPlace) -> Result<Option<Drafts>, DraftError> {
+        let path = path_of(place)?;
+        match lookup::open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => Drafts::at(opened, &path).map(Some),
+        }
+    }
+
+    /// Where drafts of this user, and of another with this home directory, may be.
+    pub(crate) fn places(place: &DraftPlace, home: Option<&OsStr>) -> Vec<PathBuf> {
+        let state = home.map(|home| Path::new(home).join(".local/state"));
+        let paths = [
+            place.draft_dir.clone(),
+            path_of(&DraftPlace::default()).ok(),
+            state.map(|state| state.join(IN_STATE)),
+        ];
+        let paths = paths.into_iter().flatten();
+        let mut found: Vec<PathBuf> = paths.filter_map(|it| it.canonicalize().ok()).collect();
+        found.dedup();
+        found
+    }
+
+    pub(crate) fn open_or_make(place: &DraftPlace) -> Result<Drafts, DraftError> {
+        let path = path_of(place)?;
+        Drafts::at(make(&path), &path)
+    }
+
+    fn at(opened: io::Result<OwnedFd>, path: &Path) -> Result<Drafts, DraftError> {
+        let step = || system_at("open the directory of drafts", path);
+        let place = opened.map_err(step())?;
+        if !is_own(&place, 0o022) {
+            return Err(DraftError::NotOwn(path.into()));
+        }
+        let path = lookup::path_of(&place).map_err(step())?;
+        Ok(Drafts { place, path })
+    }
+
+    pub(crate) fn names(&self) -> Result<Vec<String>, DraftError> {
+        let read = || -> io::Result<Vec<String>> {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let listed = openat(&self.place, ".", flags, Mode::empty())?;
+            let mut names = Vec::new();
+            for entry in Dir::new(listed)? {
+                let entry = entry?;
+                names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+            }
+            names.retain(|name| is_name(name));
+            names.sort();
+            Ok(names)
+        };
+        Ok(read().map_err(system_at("list the drafts in", &self.path))?)
+    }
+
+    /// # Errors
+    ///
+    /// None of this name, or it is not complete.
+    pub(crate) fn named(&self, name: &str) -> Result<Draft, DraftError> {
+        let directory = self.directory(name)?;
+        let record = match read_record(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(DraftError::Incomplete(name.to_owned()));
+            }
+            Err(error) => return Err(DraftError::Damaged(name.to_owned(), error.to_string())),
+            Ok(record) => record,
+        };
+        Ok(Draft {
+            name: name.to_owned(),
+            path: self.path.join(name),
+            record,
+            directory,
+            lock: None,
+        })
+    }
+
+    /// The only draft, or the only one of a tree around the working directory. `how` says how a name is given.
+    pub(crate) fn only(&self, how: &'static str) -> Result<Draft, DraftError> {
+        let mut names = self.names()?;
+        if names.len() > 1 {
+            let here = std::env::current_dir().ok();
+            let all = names.clone();
+            names.retain(|name| {
+                let draft = self.named(name);
+                draft.is_ok_and(|draft| is_around(draft.record.tree(), here.as_deref()))
+            });
+            if names.len() != 1 {
+                let names = if names.is_empty() { all } else { names };
+                let names = names.join(", ");
+                return Err(DraftError::Several { names, how });
+            }
+        }
+        let name = names.first().ok_or(DraftError::None)?;
+        self.named(name)
+    }
+
+    /// Removes a draft that no other process uses, also one that is not complete.
+    pub(crate) fn discard(&self, name: &str) -> Result<(), DraftError> {
+        let directory = self.directory(name)?;
+        let lock = lock(name, &directory)?;
+        self.remove(name, directory, lock)
+    }
+
+    /// Removes a draft that this process has locked.
+    pub(crate) fn discard_held(&self, draft: Draft) -> Result<(), DraftError> {
+        let Draft {
+            name,
+            directory,
+            lock,
+            ..
+        } = draft;
+        match lock {
+            Some(lock) => self.remove(&name, directory, lock),
+            None => self.discard(&name),
+        }
+    }
+
+    fn remove(&self, name: &str, directory: OwnedFd, lock: OwnedFd) -> Result<(), DraftError> {
+        let path = self.path.join(name);
+        // Whoever finds it without a record knows that it is not complete.
+        let removed = remove::contents(&directory, &[RECORD], &[LOCK]).and_then(|()| {
+            remove::contents(&directory, &[LOCK], &[])?;
+            rustix::fs::unlinkat(&self.place, name, AtFlags::REMOVEDIR)
+        });
+        drop(lock);
+        Ok(removed.map_err(system_at("remove", &path))?)
+    }
+
+    pub(super) fn directory(&self, name: &str) -> Result<OwnedFd, DraftError> {
+        if !is_name(name) {
+            return Err(DraftError::BadName(name.to_owned()));
+        }
+        let path = self.path.join(name);
+        let step = || system_at("open the draft", &path);
+        let opened = beneath(&self.place, name, OFlags::PATH | OFlags::DIRECTORY);
+        let directory = match opened {
+            Err(Errno::NOENT) => return Err(DraftError::NotFound(name.to_owned())),
+            opened => opened.map_err(step())?,
+        };
+        match is_own(&directory, 0o077) {
+            true => Ok(directory),
+            false => Err(DraftError::NotOwn(path)),
+        }
+    }
+}
+
+/// A layer, and whose it is.
+pub(crate) struct Draft {
+    pub(crate) name: String,
+    pub(crate) record: Record,
+    pub(super) path: PathBuf,
+    pub(super) directory: OwnedFd,
+    pub(super) lock: Option<OwnedFd>,
+}
+
+impl Draft {
+    /// Keeps it from other processes until this is dropped.
+    pub(crate) fn lock(&mut self) -> Result<(), DraftError> {
+        if self.lock.is_none() {
+            self.lock = Some(lock(&self.name, &self.directory)?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.lock.is_none()
+            && matches!(lock(&self.name, &self.directory), Err(DraftError::InUse(_)))
+    }
+
+    /// The directory `NAME`.
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its directory and its lock, which the sandbox has until its end.
+    pub(crate) fn for_sandbox(&self) -> Result<Vec<OwnedFd>, DraftError> {
+        let both = [Some(&self.directory), self.lock.as_ref()]
+            .into_iter()
+            .flatten();
+        let copies = both.map(OwnedFd::try_clone).collect::<io::Result<_>>();
+        Ok(copies.map_err(system("duplicate the draft"))?)
+    }
+
+    /// What the command has written, as overlayfs keeps it.
+    pub(crate) fn upper(&self) -> Result<OwnedFd, DraftError> {
+        let opened = beneath(&self.directory, UPPER, OFlags::RDONLY | OFlags::DIRECTORY);
+        Ok(opened.map_err(system_at("open the layer of", &self.path))?)
+    }
+
+    /// The tree that it changes.
+    ///
+    /// # Errors
+    ///
+    /// Another directory is there.
+    pub(crate) fn tree(&self) -> Result<OwnedFd, DraftError> {
+        let (tree, path) = source::open(self.record.tree())?;
+        let identity = TreeIdentity::of(&tree).map_err(source::unusable(&path))?;
+        match path == self.record.tree() && identity.is_that_of(self.record.identity) {
+            true => Ok(tree),
+            false => Err(DraftError::TreeReplaced {
+                name: self.name.clone(),
+                tree: self.record.tree().into(),
+            }),
+        }
+    }
+
+    /// The policy under which the command saw the tree.
+    pub(crate) fn policy(&self) -> Result<Policy, DraftError> {
+        let policy = Policy::of_file(&self.path.join(RECORD), self.record.policy.as_bytes());
+        policy.map_err(|error| DraftError::Damaged(self.name.clone(), error.to_string()))
+    }
+}
+
+/// `upper` or `work` in a draft's directory.
+pub(crate) fn layer_directory(draft: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    beneath(draft, name, OFlags::PATH | OFlags::DIRECTORY)
+}
+
+fn path_of(place: &DraftPlace) -> Result<PathBuf, DraftError> {
+    if let Some(given) = &place.draft_dir {
+        return Ok(std::path::absolute(given).map_err(system_at("find", given))?);
+    }
+    let from = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|it| it.is_absolute())
+    };
+    let state = from("XDG_STATE_HOME").or_else(|| Some(from("HOME")?.join(".local/state")));
+    Ok(state.ok_or(DraftError::NoPlace)?.join(IN_STATE))
+}
+
+/// Makes what is missing on the path to it; as root, in directories of root's alone.
+fn make(path: &Path) -> io::Result<OwnedFd> {
+    let opened = lookup::open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    match (opened, path.parent(), path.file_name()) {
+        (Err(error), Some(parent), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = make(parent)?;
+            if rustix::process::geteuid().is_root() && fstat(&parent)?.st_uid != 0 {
+                return Err(io::Error::other(
+                    "it would be in a directory that is not root's: say where drafts are to be, with \
+                     --draft-dir DIR",
+                ));
+            }
+            make_directory(&parent, name)?;
+            Ok(beneath(&parent, name, OFlags::PATH | OFlags::DIRECTORY)?)
+        }
+        (opened, ..) => opened,
+    }
+}
+
+pub(super) fn make_directory(parent: impl AsFd, name: impl AsRef<OsStr>) -> rustix::io::Result<()> {
+    match mkdirat(parent, name.as_ref(), Mode::RWXU) {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// Opens what is in a directory of ours; follows nothing.
+pub(super) fn beneath(
+    directory: impl AsFd,
+    name: impl AsRef<OsStr>,
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mode = match flags.contains(OFlags::CREATE) {
+        true => Mode::RUSR | Mode::WUSR,
+        false => Mode::empty(),
+    };
+    openat2(
+        directory,
+        name.as_ref(),
+        flags | OFlags::CLOEXEC,
+        mode,
+        resolve,
+    )
+}
+
+/// Whether it belongs to this user, and to nobody of `others`, bits of its mode.
+fn is_own(file: impl AsFd, others: u32) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    fstat(file).is_ok_and(|it| it.st_uid == own && it.st_mode & others == 0)
+}
+
+pub(super) fn lock(name: &str, directory: &OwnedFd) -> Result<OwnedFd, DraftError> {
+    let step = || system("lock the draft");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+    let lock = beneath(directory, LOCK, flags).map_err(step())?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(DraftError::InUse(name.to_owned())),
+        locked => locked.map_err(step())?,
+    }
+    // Whoever had it before may have removed the draft.
+    match lookup::is_called(&lock, directory, OsStr::new(LOCK)) {
+        true => Ok(lock),
+        false => Err(DraftError::NotFound(name.to_owned())),
+    }
+}
+
+pub(super) fn read_record(directory: &OwnedFd) -> io::Result<Record> {
+    let file = beneath(directory, RECORD, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    lookup::must_be_regular(&file)?;
+    let mut text = Vec::new();
+    File::from(file)
+        .take(RECORD_BYTES_MAX)
+        .read_to_end(&mut text)?;
+    let record: Record = serde_json::from_slice(&text)?;
+    match record.version {
+        VERSION => Ok(record),
+        other => Err(io::Error::other(format!("its version is {other}"))),
+    }
+}
+
+pub(super) fn is_usual(it: char) -> bool {
+    it.is_ascii_alphanumeric() || "._-".contains(it)
+}
+
+/// A file name that needs no quotes, and is no option.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_CHARS_MAX
+        && !name.starts_with(['.', '-'])
+        && name.chars().all(is_usual)
+}

@@ -1,0 +1,293 @@
+//! Drafts: what `thrufs run --draft` leaves, and `thrufs draft`.
+
+use crate::ground::{detach, fails, mount_tmpfs, run, skipped, stderr, stdout, succeeded};
+use crate::run_ground::{EVERYONE, RunGround, SECRET, Talk, Who, grounds, of_both};
+use rustix::process::{Signal, kill_process};
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const WORK: &str = include_str!("draft.sh");
+
+/// All of the tree that can change, times too.
+fn state(tree: &Path) -> String {
+    let script =
+        "find . -printf '%P %m %s %T@ %C@ %n %U\n' | sort; find . -type f | sort | xargs cat";
+    let mut shell = Command::new("sh");
+    let output = run(shell.args(["-c", script]).current_dir(tree));
+    succeeded(&output);
+    stdout(&output)
+}
+
+/// What [`WORK`] expects.
+fn add_files(ground: &RunGround, tree: &Path) {
+    for directory in ["old", "old/inner", "again"] {
+        ground.make_directory(&tree.join(directory));
+    }
+    for (name, content) in [
+        ("old/inner/deep", "deep"),
+        ("again/before", ""),
+        ("mapped", "mapped"),
+        ("file", "content"),
+    ] {
+        ground.write(&tree.join(name), content);
+    }
+}
+
+fn thrufs_draft(ground: &RunGround, arguments: &[&str]) -> Output {
+    let mut command = ground.starter(&ground.program);
+    let drafts = ground.drafts().0;
+    let named = ["draft", arguments[0], &drafts].into_iter();
+    run(command.args(named.chain(arguments[1..].iter().copied())))
+}
+
+fn lists(ground: &RunGround, expected: &str) {
+    let output = thrufs_draft(ground, &["list"]);
+    succeeded(&output);
+    let said = stdout(&output);
+    let names: Vec<_> = said
+        .lines()
+        .filter_map(|line| line.split('\t').next())
+        .collect();
+    assert_eq!(names.join(" "), expected, "{}", stderr(&output));
+}
+
+#[test]
+fn draft_has_what_programs_write_and_the_tree_stays_as_it_was() {
+    for ground in grounds(EVERYONE) {
+        add_files(&ground, &ground.tree);
+        let before = state(&ground.tree);
+        let drafts = ground.drafts().0;
+        let output = ground.shell(&["--draft", &drafts], WORK);
+        succeeded(&output);
+        assert!(
+            stderr(&output).contains("draft tree"),
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(state(&ground.tree), before);
+        lists(&ground, "tree");
+        let again = ground.shell(
+            &["--draft=tree", &drafts],
+            "cat file moved/inner/deep; ls again old",
+        );
+        assert_eq!(stdout(&again), "saved\ndeepold:\n", "{}", stderr(&again));
+        let other = ground.shell(&["--draft", &drafts], "cat file; chmod 600 file");
+        assert_eq!(stdout(&other), "content");
+        lists(&ground, "tree tree-2");
+        succeeded(&thrufs_draft(&ground, &["discard", "tree", "tree-2"]));
+        lists(&ground, "");
+        assert_eq!(fs::read_dir(ground.drafts().1).unwrap().count(), 0);
+        let nothing = ground.shell(&["--draft", &drafts], "true");
+        fails(&nothing, 0, "nothing was changed");
+        lists(&ground, "");
+        assert_eq!(state(&ground.tree), before);
+    }
+}
+
+/// A file system for a test, unmounted on drop.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(ground: &RunGround, kind: &str) -> Option<Mounted> {
+        let point = ground.path().join(kind);
+        fs::create_dir(&point).unwrap();
+        if kind == "tmpfs" {
+            mount_tmpfs(&point);
+            return Some(Mounted(point));
+        }
+        let image = point.with_extension("image");
+        // XFS needs 300 MiB.
+        File::create(&image).unwrap().set_len(400 << 20).unwrap();
+        let made = Command::new(format!("mkfs.{kind}"))
+            .arg("-q")
+            .arg(&image)
+            .output();
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "loop"]).args([&image, &point]);
+        match made.is_ok_and(|it| it.status.success()) && run(&mut mount).status.success() {
+            true => Some(Mounted(point)),
+            false => {
+                skipped(&format!("no {kind} on a loop device"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        detach(&self.0);
+    }
+}
+
+#[test]
+fn draft_works_on_each_file_system() {
+    for ground in of_both() {
+        for kind in ["tmpfs", "ext4", "btrfs", "xfs"] {
+            let Some(mounted) = Mounted::new(&ground, kind) else {
+                continue;
+            };
+            let [tree, drafts] = ["tree", "drafts"].map(|name| mounted.0.join(name));
+            for directory in [&tree, &drafts] {
+                ground.make_directory(directory);
+            }
+            add_files(&ground, &tree);
+            let before = state(&tree);
+            let (elsewhere, option) = (
+                ground.drafts().0,
+                format!("--draft-dir={}", drafts.display()),
+            );
+            // The layer on the tree's file system, and the layer on that of the fixture.
+            for option in [&option, &elsewhere] {
+                let mut command = ground.on_the_host("sh");
+                let script = format!("$THRUFS run --draft={kind} {option} . -- sh -c \"$0\"");
+                let output = run(command.args(["-c", &script, WORK]).current_dir(&tree));
+                assert!(output.status.success(), "{kind}: {output:?}");
+            }
+            assert_eq!(state(&tree), before);
+        }
+    }
+}
+
+#[test]
+fn hidden_names_stay_hidden_in_a_draft_when_they_appear_later() {
+    for ground in of_both() {
+        let drafts = ground.drafts().0;
+        ground.make_directory(&ground.tree.join("directory"));
+        let script = "mkdir made; ls -a directory made >/dev/null; cat .env.late 2>/dev/null && exit 1; echo up; read x
+            for name in .env .env.late directory/.env made/.env; do
+                ls -a \"$(dirname $name)\" | grep -Fx \"$(basename $name)\" && exit 2
+                cat $name 2>/dev/null && exit 3
+                echo mine >$name && cat $name
+            done";
+        let mut command = ground.thrufs_run(&["--draft", &drafts]);
+        command
+            .args(["bash", "-c", script])
+            .current_dir(&ground.tree);
+        let mut talk = Talk::start(&mut command);
+        talk.wait_for("up");
+        ground.make_directory(&ground.tree.join("made"));
+        for name in [".env.late", "directory/.env", "made/.env"] {
+            ground.write(&ground.tree.join(name), SECRET);
+        }
+        talk.say("go");
+        let output = talk.end();
+        assert_eq!(stdout(&output), "mine\n".repeat(4), "{}", stderr(&output));
+        for name in [".env", ".env.late", "directory/.env", "made/.env"] {
+            assert_eq!(fs::read_to_string(ground.tree.join(name)).unwrap(), SECRET);
+        }
+    }
+}
+
+#[test]
+fn draft_of_a_run_that_was_killed_is_listed_used_and_discarded() {
+    for ground in of_both() {
+        let (drafts, place) = ground.drafts();
+        let script =
+            "echo kept >kept; mkdir -p locked/in; chmod 0 locked/in locked; echo up; read x";
+        let mut command = ground.thrufs_run(&["--draft", &drafts]);
+        let mut talk = Talk::start(
+            command
+                .args(["bash", "-c", script])
+                .current_dir(&ground.tree),
+        );
+        talk.wait_for("up");
+        let in_use = ground.shell(&["--draft=tree", &drafts], "true");
+        fails(&in_use, 125, "the draft tree is in use");
+        fails(&thrufs_draft(&ground, &["discard"]), 1, "in use");
+        kill_process(talk.pid(), Signal::KILL).unwrap();
+        talk.end();
+        lists(&ground, "tree");
+        // The sandbox ends a moment later.
+        let mut again = ground.shell(&["--draft=tree", &drafts], "cat kept");
+        while stderr(&again).contains("in use") {
+            again = ground.shell(&["--draft=tree", &drafts], "cat kept");
+        }
+        assert_eq!(stdout(&again), "kept\n", "{}", stderr(&again));
+        // As where it was killed before it was complete, and while it was removed.
+        fs::remove_file(place.join("tree/draft.json")).unwrap();
+        let output = thrufs_draft(&ground, &["list"]);
+        assert!(stdout(&output).contains("not complete"), "{output:?}");
+        succeeded(&thrufs_draft(&ground, &["discard", "tree"]));
+        assert_eq!(fs::read_dir(place).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn drafts_are_refused_where_they_cannot_be() {
+    for ground in of_both() {
+        let (drafts, place) = ground.drafts();
+        let refused = |options: &[&str], why| fails(&ground.shell(options, "echo x >x"), 125, why);
+        refused(&["--draft=../x", &drafts], "bad name");
+        let inside = format!("--draft-dir={}", ground.tree.join("drafts").display());
+        refused(&["--draft", &inside], "is in the tree");
+        let home = ground.home.join("policy.toml");
+        ground.write(
+            &home,
+            "[[rule]]\naction = \"hide\"\npath = \"x\"\ncaller-uid = [1]\n",
+        );
+        let policy = format!("--policy={}", home.display());
+        refused(&["--draft", &drafts, &policy], "match on callers");
+        let foreign = place.join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        chown(&foreign, Some(1), None).unwrap();
+        fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
+        let foreign = format!("--draft-dir={}", foreign.display());
+        refused(&["--draft", &foreign], "belongs to another user");
+        succeeded(&ground.shell(&["--draft=one", &drafts], "echo x >x"));
+        let mut other = ground.on_the_host("sh");
+        let script = format!("$THRUFS run --draft=one {drafts} .. -- true");
+        let other = run(other.args(["-c", &script]));
+        fails(&other, 125, "the draft one is of");
+        // The tree is another directory.
+        let moved = ground.tree.with_extension("moved");
+        fs::rename(&ground.tree, &moved).unwrap();
+        ground.make_directory(&ground.tree);
+        refused(&["--draft=one", &drafts], "was replaced");
+        let overlay = ground.path().join("overlay");
+        let layers = ["lower", "upper", "work"].map(|name| ground.path().join(name));
+        for directory in layers.iter().chain([&overlay]) {
+            ground.make_directory(directory);
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            layers[0].display(),
+            layers[1].display(),
+            layers[2].display()
+        );
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "overlay", "-o", &options, "overlay"])
+            .arg(&overlay);
+        succeeded(&run(&mut mount));
+        let mounted = Mounted(overlay.clone());
+        let overlay = format!("--draft-dir={}", overlay.join("drafts").display());
+        if ground.who == Who::User {
+            refused(&["--draft", &overlay], "on another, with --draft-dir DIR");
+        }
+        drop(mounted);
+    }
+}
+
+/// As a command without `--only` may, which writes to the home directory.
+#[test]
+fn drafts_that_were_moved_are_reported() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let script = format!(
+        "echo x >x; mv {0}/.local/state {0}/state",
+        ground.home.display()
+    );
+    let output = ground.shell(&["--draft"], &script);
+    fails(&output, 125, "the draft was moved");
+    assert!(
+        ground
+            .home
+            .join("state/thrufs/drafts/tree/upper/x")
+            .exists()
+    );
+    assert!(!ground.tree.join("x").exists());
+}

@@ -1,0 +1,706 @@
+//! `thrufs draft diff` and `thrufs draft apply`, compared with the same changes without a draft.
+
+use crate::ground;
+use crate::run_ground::{EVERYONE, PYTHON, RunGround, SECRET, Who, grounds};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+use thrufs_testing::{Random, xattrs};
+
+/// What commands do, each in a directory of its own: before the draft, and in it.
+const CHANGES: &[(&str, &str)] = &[
+    ("echo old >file", "echo new >file"),
+    (
+        "echo old >file",
+        "echo more >>file; touch -d 2020-01-02T03:04:05.678 file",
+    ),
+    ("echo old >file", "chmod 640 file"),
+    ("echo old >file", "touch -d 2021-01-01 file"),
+    ("echo old >file", "echo new >new; mv new file"),
+    ("echo old >file", "rm file"),
+    ("", "echo new >file; chmod 4755 file"),
+    ("echo old >a; mkdir d", "mv a d/b"),
+    ("mkdir -p d/e; echo 1 >d/e/f; echo 2 >d/g", "rm -r d"),
+    (
+        "mkdir -p d/e; echo 1 >d/e/f; echo 2 >d/g",
+        "rm -r d; mkdir d; echo 3 >d/h",
+    ),
+    (
+        "mkdir -p d/e; echo 1 >d/e/f; echo 2 >d/g",
+        "cp -a d c; rm -r d; mv c d; echo 3 >d/e/f",
+    ),
+    ("mkdir -p d/e; echo 1 >d/e/f", "rm -r d; echo file >d"),
+    (
+        "echo old >f; ln -s f l; echo x >g",
+        "rm f g; mkdir f g; echo new >f/g; ln -sfn f/g l",
+    ),
+    ("mkdir d; echo 1 >d/f", "rm -r d; ln -s /etc d"),
+    ("echo a >a", "ln a b; ln a c"),
+    ("echo a >a; ln a b", "rm b"),
+    ("echo a >a; cp -a a b", "ln -f a b"),
+    ("", "echo a >a; mkdir d; ln a d/b; ln -s x l; ln l d/m"),
+    (
+        "echo old >f",
+        "mkfifo p; ln -s nowhere l; ln -s /etc/passwd m",
+    ),
+    ("mkdir d", "chmod 2750 d"),
+    (
+        "mkdir d; echo f >d/f",
+        "chmod 500 d; mkdir e; echo x >e/x; chmod 555 e",
+    ),
+    (
+        "",
+        "mkdir -p a/b/c/d; echo deep >a/b/c/d/e; touch -d 2020-02-02 a/b/c a/b a",
+    ),
+    (
+        "echo old >file",
+        "python3 -c 'import os; os.setxattr(\"file\", \"user.k\", b\"v\")'",
+    ),
+    (
+        "echo x >f; python3 -c 'import os; os.setxattr(\"f\", \"user.k\", b\"v\"); os.setxattr(\"f\", \"user.l\", b\"w\")'",
+        "python3 -c 'import os; os.removexattr(\"f\", \"user.k\"); os.setxattr(\"f\", \"user.overlay.opaque\", b\"y\")'",
+    ),
+    (
+        "",
+        "truncate -s 8M sparse; echo end >>sparse; echo middle | dd of=sparse conv=notrunc bs=1M seek=3 status=none",
+    ),
+    (
+        "",
+        "echo x >\"$(printf 'new\\nline\\033[31m')\"; echo y >' \"q\\\\ '",
+    ),
+    (
+        "echo same >file",
+        "cp file g; mv g file; touch -d 2019-01-01 file",
+    ),
+    ("echo same >file", "true >>file"),
+    ("mkdir d; touch -d 2020-02-02 d", "echo x >d/x; rm d/x"),
+    (
+        "mkdir -p a/b; echo 1 >a/b/f; echo 2 >a/g",
+        "mv a c || { cp -a a c; rm -r a; }",
+    ),
+    (
+        "git init -q -b main .; echo 1 >f; git add f",
+        "git -c user.name=a -c user.email=b commit -qm x; git gc -q",
+    ),
+];
+
+/// A tree, a copy beside it, and a place for drafts.
+struct Trees {
+    ground: RunGround,
+    native: PathBuf,
+    drafts: PathBuf,
+}
+
+impl Trees {
+    fn new(ground: RunGround) -> Trees {
+        let native = ground.around.join("native");
+        let drafts = ground.path().join("drafts");
+        fs::create_dir(&drafts).unwrap();
+        chown(&drafts, Some(ground.user()), Some(ground.user())).unwrap();
+        Trees {
+            ground,
+            native,
+            drafts,
+        }
+    }
+
+    fn outside(&self, directory: &Path, script: &str) {
+        let mut shell = self.ground.outside("sh");
+        shell.args(["-ec", script]).current_dir(directory);
+        ground::succeeded(&ground::run(&mut shell));
+    }
+
+    /// Copies the tree as it is.
+    fn copy(&self) {
+        let mut copy = Command::new("cp");
+        ground::succeeded(&ground::run(
+            copy.arg("-aT").args([&self.ground.tree, &self.native]),
+        ));
+    }
+
+    /// Runs a script in the draft `t`.
+    fn draft(&self, options: &[&str], script: &str) -> Output {
+        let place = self.drafts.to_str().unwrap();
+        let all = [&["--draft=t", "--draft-dir", place], options].concat();
+        let output = self.ground.shell(&all, script);
+        ground::succeeded(&output);
+        output
+    }
+
+    fn thrufs_draft(&self, what: &str) -> Command {
+        let program = match self.ground.who {
+            Who::User => self.ground.program.as_path(),
+            _ => Path::new(ground::THRUFS),
+        };
+        let mut command = self.ground.starter(program);
+        command
+            .args(["draft", what, "--draft=t", "--draft-dir"])
+            .arg(&self.drafts);
+        command.current_dir(&self.ground.tree);
+        command
+    }
+
+    fn run_bare(&self, arguments: &[&str]) -> Output {
+        let mut command = self.ground.starter(&self.ground.program);
+        command.arg("draft").args(arguments).arg("--draft-dir");
+        ground::run(command.arg(&self.drafts))
+    }
+
+    fn run(&self, what: &str, arguments: &[&str]) -> Output {
+        ground::run(self.thrufs_draft(what).args(arguments))
+    }
+
+    fn apply(&self, arguments: &[&str]) {
+        ground::succeeded(&self.run("apply", arguments));
+    }
+
+    fn upper(&self) -> PathBuf {
+        self.drafts.join("t/upper")
+    }
+
+    fn is_gone(&self) -> bool {
+        !self.drafts.join("t").exists()
+    }
+}
+
+/// What programs see of a file. Of times, those that were set: before 2026.
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    attributes: String,
+    /// Of a regular file.
+    bytes: Option<Vec<u8>>,
+}
+
+type Snapshot = BTreeMap<PathBuf, Seen>;
+
+fn snapshot(top: &Path) -> Snapshot {
+    let mut found = BTreeMap::new();
+    let mut links = BTreeMap::new();
+    let mut rest = vec![PathBuf::new()];
+    while let Some(path) = rest.pop() {
+        let full = top.join(&path);
+        let stat = fs::symlink_metadata(&full).unwrap();
+        let kind = stat.file_type();
+        let mut bytes = None;
+        let mut seen = format!("{:o} {}:{}", stat.mode(), stat.uid(), stat.gid());
+        if kind.is_file() {
+            bytes = Some(fs::read(&full).unwrap());
+            let is_sparse = stat.blocks() * 512 < stat.len() / 2;
+            seen += &format!(" {} bytes {is_sparse}", stat.len());
+            let first = links.entry(stat.ino()).or_insert_with(|| path.clone());
+            seen += &format!(" {} links, as {first:?}", stat.nlink());
+        }
+        if kind.is_symlink() {
+            seen += &format!(" to {:?}", fs::read_link(&full).unwrap());
+        } else {
+            if stat.mtime() < 1_767_225_600 {
+                seen += &format!(" of {}.{}", stat.mtime(), stat.mtime_nsec());
+            }
+            seen += &format!(" {:?}", xattrs(&full).unwrap());
+        }
+        if kind.is_dir() {
+            let names = fs::read_dir(&full).unwrap();
+            let mut names: Vec<_> = names.map(|it| path.join(it.unwrap().file_name())).collect();
+            names.sort();
+            rest.extend(names.into_iter().rev());
+        }
+        let attributes = seen;
+        found.insert(path, Seen { attributes, bytes });
+    }
+    found
+}
+
+#[track_caller]
+fn assert_same(one: &Path, other: &Path, what: &str) {
+    let [one, other] = [one, other].map(snapshot);
+    let all = one.keys().chain(other.keys());
+    let different = all.filter(|path| one.get(*path) != other.get(*path));
+    let different: Vec<String> = different
+        .map(|path| {
+            let shown = |it: &Snapshot| {
+                let seen = it.get(path)?;
+                let bytes: Vec<u8> = seen.bytes.iter().flatten().take(200).copied().collect();
+                Some(format!(
+                    "{} {:?}",
+                    seen.attributes,
+                    String::from_utf8_lossy(&bytes)
+                ))
+            };
+            format!(
+                "{}:\n  {:?}\n  {:?}",
+                path.display(),
+                shown(&one),
+                shown(&other)
+            )
+        })
+        .collect();
+    assert!(different.is_empty(), "{what}:\n{}", different.join("\n"));
+}
+
+/// One script of many, each in a directory `c0`, `c1`, …
+fn script_of(scripts: impl Iterator<Item = &'static str>) -> String {
+    let each = |(number, script): (usize, &str)| {
+        format!("mkdir -p c{number}; (cd c{number}; {script}\n)\n")
+    };
+    scripts.enumerate().map(each).collect()
+}
+
+#[test]
+fn applied_draft_equals_the_same_changes_without() {
+    for ground in grounds(EVERYONE) {
+        let trees = Trees::new(ground);
+        let tree = trees.ground.tree.clone();
+        let who = format!("{:?}", trees.ground.who);
+        let before = script_of(CHANGES.iter().map(|it| it.0));
+        let changes = script_of(CHANGES.iter().map(|it| it.1));
+        trees.outside(&tree, &before);
+        trees.copy();
+        trees.draft(&["--profile", "none"], &changes);
+        assert_same(
+            &tree,
+            &trees.native,
+            &format!("{who}: the tree during the draft"),
+        );
+        trees.outside(&trees.native, &changes);
+        trees.apply(&[]);
+        // Root sets no such bits on files of its own.
+        if trees.ground.who == Who::RootOnTreeOfRoot {
+            for top in [&tree, &trees.native] {
+                let file = top.join("c6/file");
+                fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+        remove_git_times(&[&tree, &trees.native]);
+        assert_same(&tree, &trees.native, &who);
+        assert!(trees.is_gone(), "{who}: the draft is removed");
+    }
+}
+
+/// Commits of two moments are two.
+fn remove_git_times(tops: &[&Path]) {
+    for top in tops {
+        let last = format!("c{}", CHANGES.len() - 1);
+        let mut check = Command::new("git");
+        check
+            .args(["-c", "safe.directory=*", "fsck", "--full"])
+            .current_dir(top.join(&last));
+        ground::succeeded(&ground::run(&mut check));
+        fs::remove_dir_all(top.join(last)).unwrap();
+    }
+}
+
+/// What happens on both sides: before, in the draft, on the host; and the file that conflicts.
+const CONFLICTS: &[(&str, &str, &str, &str)] = &[
+    ("echo old >f", "echo draft >f", "echo host >f", "f"),
+    ("echo old >f", "rm f", "echo host >>f", "f"),
+    ("", "echo draft >f", "echo host >f", "f"),
+    ("echo old >f", "echo draft >>f", "rm f", "f"),
+    (
+        "mkdir d; echo old >d/f",
+        "rm -r d",
+        "echo host >d/new",
+        "d/new",
+    ),
+    (
+        "mkdir d; echo old >d/f",
+        "rm -r d",
+        "echo host >>d/f",
+        "d/f",
+    ),
+    ("echo old >f", "chmod 600 f", "chmod 640 f", "f"),
+    ("mkdir d", "chmod 700 d", "chmod 750 d", "d"),
+    ("echo old >f", "echo draft >f", "rm f; mkdir f", "f"),
+    (
+        "mkdir d; echo old >d/f",
+        "echo draft >d/f",
+        "rm -r d; echo host >d",
+        "d/f",
+    ),
+    ("echo old >f", "echo draft >t; mv t f", "echo host >f", "f"),
+    (
+        "mkdir d; echo old >d/f",
+        "rm -r d; mkdir d; echo draft >d/n",
+        "echo host >d/f",
+        "d/f",
+    ),
+    (
+        "echo old >f",
+        "echo draft >f",
+        "echo new >g; touch -r f g; mv g f",
+        "f",
+    ),
+    (
+        "echo old >f",
+        "rm f; mkdir f; echo draft >f/x",
+        "echo host >f",
+        "f",
+    ),
+    (
+        "mkdir d; echo old >d/f",
+        "rm -r d; echo draft >d",
+        "echo host >d/f",
+        "d/f",
+    ),
+    ("ln -s old l", "ln -sfn draft l", "ln -sfn host l", "l"),
+    (
+        "echo old >f",
+        "mkfifo p; echo draft >f",
+        "echo host >f; touch -d 2020-01-01 f",
+        "f",
+    ),
+    (
+        "echo old >f",
+        "echo same >f; touch -d 2020-01-01 f",
+        "echo same >f; touch -d 2020-01-01 f",
+        "",
+    ),
+];
+
+/// The paths that conflict.
+fn conflicting() -> impl Iterator<Item = String> {
+    let named = |(number, row): (usize, &(&str, &str, &str, &str))| {
+        (!row.3.is_empty()).then(|| format!("c{number}/{}", row.3))
+    };
+    CONFLICTS.iter().enumerate().filter_map(named)
+}
+
+/// A tree that changed while a draft of it was open.
+fn in_conflict(who: Who, has_bases: bool) -> Option<Trees> {
+    let trees = Trees::new(RunGround::new(who)?);
+    let tree = trees.ground.tree.clone();
+    trees.outside(&tree, &script_of(CONFLICTS.iter().map(|it| it.0)));
+    trees.copy();
+    let changes = script_of(CONFLICTS.iter().map(|it| it.1));
+    trees.draft(&["--profile", "none"], &changes);
+    trees.outside(&trees.native, &changes);
+    trees.outside(&tree, &script_of(CONFLICTS.iter().map(|it| it.2)));
+    if !has_bases {
+        // As after a run that was killed.
+        fs::remove_file(trees.drafts.join("t/bases")).unwrap();
+    }
+    Some(trees)
+}
+
+fn assert_kept(tree: &Path, before: &Snapshot, what: &str) {
+    let after = snapshot(tree);
+    for path in conflicting() {
+        let path = Path::new(&path);
+        assert_eq!(after.get(path), before.get(path), "{what}: {path:?}");
+    }
+}
+
+#[test]
+fn what_changed_in_the_tree_meanwhile_conflicts() {
+    let cases = [
+        (Who::User, true),
+        (Who::User, false),
+        (Who::RootOnTreeOfRoot, true),
+    ];
+    for (who, has_bases) in cases {
+        let what = format!("{who:?}, bases {has_bases}");
+        let Some(trees) = in_conflict(who, has_bases) else {
+            return;
+        };
+        let tree = trees.ground.tree.clone();
+        let before = snapshot(&tree);
+        for round in ["first", "again"] {
+            let output = trees.run("apply", &[]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{what}: {said}");
+            for path in conflicting() {
+                let is_said = said.contains(&format!("{path}: not applied: it "));
+                assert!(is_said, "{what}, {round}: {path}\n{said}");
+            }
+            assert_kept(&tree, &before, &format!("{what}, {round}"));
+        }
+        let said = String::from_utf8(trees.run("diff", &[]).stderr).unwrap();
+        let is_said = |path: String| said.contains(&format!("{path}: conflict: it "));
+        assert!(conflicting().all(is_said), "{what}: {said}");
+        let forced = trees.run("apply", &["--force"]);
+        ground::succeeded(&forced);
+        assert!(trees.is_gone(), "{what}");
+        assert_same(&tree, &trees.native, &what);
+    }
+}
+
+#[test]
+fn conflicts_leave_the_draft_with_theirs() {
+    for has_bases in [true, false] {
+        let Some(trees) = in_conflict(Who::User, has_bases) else {
+            return;
+        };
+        let before = snapshot(&trees.ground.tree);
+        trees.apply(&["--theirs"]);
+        assert_kept(&trees.ground.tree, &before, "theirs");
+        assert!(trees.is_gone(), "the draft is removed");
+        assert!(
+            !trees.ground.tree.join("c4/d/f").exists(),
+            "the rest is applied"
+        );
+    }
+}
+
+#[test]
+fn parts_of_a_draft_are_applied_without_changing_the_rest() {
+    for ground in grounds([Who::User, Who::RootOnTreeOfRoot]) {
+        let trees = Trees::new(ground);
+        let tree = trees.ground.tree.clone();
+        trees.outside(
+            &tree,
+            "mkdir -p o/p e; echo 1 >o/a; echo 2 >o/p/b; echo 3 >o/p/c; echo 4 >e/f",
+        );
+        trees.copy();
+        let changes = "rm -r o; mkdir -p o/p new/deep; echo 5 >o/p/b; echo 6 >o/n; echo 7 >new/deep/x; echo 8 >new/y; \
+            rm -r e; echo 9 >file; ln file new/link";
+        trees.draft(&["--profile", "none"], changes);
+        trees.outside(&trees.native, changes);
+        for path in ["o/p/b", "new/deep", "o/a", "file", "e", ""] {
+            // Absolute, and from the working directory.
+            let path = if path == "e" {
+                tree.join(path)
+            } else {
+                path.into()
+            };
+            let output = trees.draft(
+                &["--profile", "none"],
+                "find . -not -name .git; cat o/p/b o/n new/*/x new/y file",
+            );
+            let said = String::from_utf8(output.stdout).unwrap();
+            let native = trees
+                .ground
+                .outside("sh")
+                .args([
+                    "-c",
+                    "find . -not -name .git; cat o/p/b o/n new/*/x new/y file",
+                ])
+                .current_dir(&trees.native)
+                .output()
+                .unwrap();
+            let sorted = |text: &str| {
+                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(
+                sorted(&said),
+                sorted(&String::from_utf8(native.stdout).unwrap()),
+                "before {path:?}"
+            );
+            match path.as_os_str().is_empty() {
+                true => trees.apply(&[]),
+                false => trees.apply(&[path.to_str().unwrap()]),
+            }
+        }
+        assert_same(&tree, &trees.native, "all parts");
+        assert!(trees.is_gone());
+        ground::fails(&trees.run("apply", &[]), 1, "there is no draft");
+    }
+}
+
+/// What a killed apply may leave: files as before or as after, and its temporary names.
+fn assert_old_or_new(tree: &Path, before: &Snapshot, after: &Snapshot) {
+    let now = snapshot(tree);
+    for path in now.keys().chain(before.keys()).chain(after.keys()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let [now, old, new] =
+            [&now, before, after].map(|it| it.get(path).and_then(|it| it.bytes.as_ref()));
+        let is_either = now == old || now == new || name.starts_with(".thrufs-apply-");
+        assert!(is_either, "{path:?}: {now:?}, neither {old:?} nor {new:?}");
+    }
+}
+
+/// Kills apply at moments that are drawn, until it has been killed `kills` times.
+fn apply_is_killed(kills: usize) {
+    let mut random = Random(thrufs_test_report::seed());
+    // Commits of two moments are two.
+    let changes = || CHANGES[..CHANGES.len() - 1].iter();
+    let (mut killed, mut longest) = (0, Duration::from_millis(100));
+    while killed < kills {
+        let Some(ground) = RunGround::new(Who::User) else {
+            return;
+        };
+        let trees = Trees::new(ground);
+        let tree = trees.ground.tree.clone();
+        let many =
+            "for i in $(seq 200); do echo $i >m$i; done; mkdir d; cp m* d; ln m1 d/l1; ln m2 d/l2";
+        let change = "for i in $(seq 100); do echo new >m$i; rm d/m$i; ln m$i d/l$i.new; done; mv m1 d; mkdir e; mv d/m2?? e; \
+            rm -r d; mkdir d; echo x >d/m7; chmod 700 e";
+        trees.outside(&tree, &(script_of(changes().map(|it| it.0)) + many));
+        trees.copy();
+        let script = script_of(changes().map(|it| it.1)) + change;
+        trees.draft(&["--profile", "none"], &script);
+        trees.outside(&trees.native, &script);
+        let (before, after) = (snapshot(&tree), snapshot(&trees.native));
+        loop {
+            let started = Instant::now();
+            let mut apply = trees.thrufs_draft("apply").spawn().unwrap();
+            thread::sleep(Duration::from_micros(
+                random.below(longest.as_micros() as usize) as u64,
+            ));
+            apply.kill().unwrap();
+            let status = apply.wait().unwrap();
+            if status.code().is_some() {
+                longest = longest.min(started.elapsed());
+                // All was applied when the removal of the draft was interrupted.
+                let is_removed = !trees.drafts.join("t/draft.json").exists();
+                assert!(status.success() || is_removed);
+                if !trees.is_gone() {
+                    ground::succeeded(&trees.run_bare(&["discard", "t"]));
+                }
+                break;
+            }
+            killed += 1;
+            assert_old_or_new(&tree, &before, &after);
+        }
+        assert_same(&tree, &trees.native, "after kills");
+        assert!(trees.is_gone());
+    }
+}
+
+#[test]
+fn killed_apply_leaves_old_or_new_files_and_goes_on() {
+    apply_is_killed(20);
+}
+
+#[test]
+#[ignore = "soak: at moments that are drawn"]
+fn killed_apply_leaves_old_or_new_files_and_goes_on_often() {
+    apply_is_killed(400);
+}
+
+/// What is in a layer may be anything: here it is changed past overlayfs.
+#[test]
+fn layers_that_lie_reach_nothing_outside_of_the_tree() {
+    for ground in grounds(EVERYONE) {
+        let trees = Trees::new(ground);
+        let tree = trees.ground.tree.clone();
+        let who = trees.ground.who;
+        trees.outside(&tree, "mkdir conf swapped linked; echo keep >conf/.env; echo 1 >conf/x; echo s >swapped/f; echo l >linked/f");
+        trees.draft(
+            &[],
+            "echo draft >swapped/f; echo draft >linked/f; rm file; mkdir conf.new",
+        );
+        let outside = trees.ground.sibling.join("file");
+        let layer = "rm -r swapped; ln -s ../../../around/sibling swapped; mkfifo pipe; ln -s /etc/passwd link; \
+            ln -s /etc etc; rmdir conf.new; mkdir conf; mkdir -p a/b .git/hooks; echo evil >.git/hooks/pre-commit; \
+            echo secret >.env; mkdir -p .aws; echo key >.aws/credentials; \
+            echo x >\"$(printf 'es\\033[31mc\\n')\"; python3 -c '
+import os
+os.setxattr(\"conf\", \"user.overlay.opaque\", b\"y\")
+for _ in range(300):
+    os.mkdir(\"d\" * 200); os.chdir(\"d\" * 200)
+os.close(os.open(\"far\", os.O_CREAT))
+for _ in range(100):
+    os.mkdir(\"d\" * 250); os.chdir(\"d\" * 250)
+'";
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", layer]).current_dir(trees.upper());
+        ground::succeeded(&ground::run(&mut shell));
+        let device = || rustix::fs::makedev(1, 3);
+        let null = trees.upper().join("null");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            null,
+            rustix::fs::FileType::CharacterDevice,
+            0o666.into(),
+            device(),
+        )
+        .unwrap();
+        // Whiteouts of what is hidden.
+        for name in ["conf/.env", ".git/config"] {
+            let name = trees.upper().join(name);
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                name,
+                rustix::fs::FileType::CharacterDevice,
+                0.into(),
+                0,
+            )
+            .unwrap();
+        }
+        let owner = fs::metadata(trees.upper()).unwrap().uid();
+        ground::succeeded(&ground::run(
+            Command::new("chown")
+                .args(["-hR", &format!("{owner}:{owner}")])
+                .arg(trees.upper()),
+        ));
+        // The tree leads out, too.
+        fs::remove_dir_all(tree.join("linked")).unwrap();
+        symlink(&trees.ground.sibling, tree.join("linked")).unwrap();
+        let of_tree = fs::metadata(&tree).unwrap().uid();
+        lchown(tree.join("linked"), Some(of_tree), Some(of_tree)).unwrap();
+        let said = ground::stderr(&trees.run("apply", &["--force"]));
+        let read = |path: &str| fs::read_to_string(tree.join(path)).ok();
+        assert_eq!(
+            fs::read_to_string(&outside).unwrap(),
+            "sibling",
+            "{who:?}: {said}"
+        );
+        assert_eq!(
+            fs::read_dir(&trees.ground.sibling).unwrap().count(),
+            1,
+            "{who:?}"
+        );
+        assert_eq!(read(".env").as_deref(), Some(SECRET), "{who:?}");
+        assert_eq!(read("conf/.env").as_deref(), Some("keep\n"), "{who:?}");
+        assert_eq!(read("conf/x"), None, "{who:?}: {said}");
+        assert_eq!(
+            read(".git/hooks/pre-commit").as_deref(),
+            Some("#!/bin/sh\n"),
+            "{who:?}"
+        );
+        assert!(
+            tree.join(".git/config").exists()
+                && !tree.join("null").exists()
+                && !tree.join("file").exists()
+        );
+        for (name, target) in [
+            ("link", "/etc/passwd"),
+            ("etc", "/etc"),
+            ("swapped", "../../../around/sibling"),
+        ] {
+            assert_eq!(
+                fs::read_link(tree.join(name)).unwrap(),
+                Path::new(target),
+                "{who:?}: {said}"
+            );
+        }
+        assert_eq!(
+            read("linked/f").as_deref(),
+            Some("draft\n"),
+            "{who:?}: {said}"
+        );
+        assert!(
+            !fs::symlink_metadata(tree.join("linked"))
+                .unwrap()
+                .is_symlink()
+        );
+        for refused in [
+            "\nthrufs: .env: ",
+            ".git/hooks/pre-commit: ",
+            "null: not applied: a device",
+            "cannot be read",
+        ] {
+            assert!(said.contains(refused), "{who:?}: {refused:?} in {said}");
+        }
+        assert!(
+            !said.contains("conf/.env") && !said.contains('\x1b'),
+            "{said}"
+        );
+        let names = fs::read_dir(&tree).unwrap().filter(|it| {
+            it.as_ref()
+                .unwrap()
+                .path()
+                .to_string_lossy()
+                .contains("thrufs-apply")
+        });
+        assert_eq!(names.count(), 0);
+        let far = "import os\nfor _ in range(300): os.chdir('d' * 200)\nos.stat('far')";
+        let mut python = Command::new(PYTHON);
+        ground::succeeded(&ground::run(python.args(["-c", far]).current_dir(&tree)));
+    }
+}
