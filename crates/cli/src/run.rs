@@ -192,10 +192,10 @@ fn begin_draft(
     }
     let name = arguments.draft.as_ref().and_then(Option::as_deref);
     let reserved = drafts.reserve(name, &project.source, &project.tree)?;
-    if let Some(record) = &reproject.record {
+    if let Some(record) = &reserved.record {
         project.user = project.user.clone().in_draft(&record.ids)?;
     }
-    Ok(reproject.begin(&project.source, &project.text, project.user.ids())?)
+    Ok(reserved.begin(&project.source, &project.text, project.user.ids())?)
 }
 
 fn serve(
