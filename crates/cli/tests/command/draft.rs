@@ -155,8 +155,14 @@ fn draft_works_on_each_file_system() {
 fn hidden_names_stay_hidden_in_a_draft_when_they_appear_later() {
     for ground in of_both() {
         let drafts = ground.drafts().0;
+        let known = ground.tree.join("known");
+        ground.write(&known, "known\n");
         ground.make_directory(&ground.tree.join("directory"));
-        let script = "mkdir made; ls -a directory made >/dev/null; cat .env.late 2>/dev/null && exit 1; echo up; read x
+        let script =
+            "mkdir made; ls -a directory made >/dev/null; cat .env.late 2>/dev/null && exit 1
+            cat known >/dev/null; echo up; read x
+            for _ in $(seq 200); do [ -e known ] || break; sleep 0.1; done
+            cat known 2>/dev/null && exit 4
             for name in .env .env.late directory/.env made/.env; do
                 ls -a \"$(dirname $name)\" | grep -Fx \"$(basename $name)\" && exit 2
                 cat $name 2>/dev/null && exit 3
@@ -169,7 +175,9 @@ fn hidden_names_stay_hidden_in_a_draft_when_they_appear_later() {
         let mut talk = Talk::start(&mut command);
         talk.wait_for("up");
         ground.make_directory(&ground.tree.join("made"));
-        for name in [".env.late", "directory/.env", "made/.env"] {
+        // What the overlay knows by a name that was not hidden.
+        fs::rename(&known, ground.tree.join(".env.known")).unwrap();
+        for name in [".env.known", ".env.late", "directory/.env", "made/.env"] {
             ground.write(&ground.tree.join(name), SECRET);
         }
         talk.say("go");
