@@ -2,8 +2,8 @@
 //!
 //! At the end of each run the draft's file `bases` gets what the tree has in the place of each change: a map from
 //! paths to [`Base`], written by postcard. Before that, times decide. Overlayfs copies a file when the command changes
-//! it first, so what changed in the tree after its copy was born conflicts; for all else, what changed after the run
-//! began.
+//! it first, so what changed in the tree after its copy was born, or so shortly before that the command may not have
+//! seen it, conflicts; for all else, what changed after the run began.
 
 use super::beneath::type_of;
 use super::changes::{Change, Time};
@@ -100,7 +100,7 @@ pub(super) struct Finding<'a> {
     pub(super) tree: Option<&'a Stat>,
     /// The tree's directory.
     pub(super) above: Option<Stat>,
-    /// When overlayfs copied it from the tree.
+    /// Of a copy of overlayfs's: from when on the command may not have seen what changed in the tree.
     pub(super) copied: Option<Time>,
     /// When the run began.
     pub(super) since: Time,

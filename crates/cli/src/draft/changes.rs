@@ -33,6 +33,9 @@ use thrufs_policy::{
 /// Of a path from the top of the tree, in bytes. What is deeper is refused: each directory is opened from the top.
 const PATH_BYTES_MAX: usize = 1 << 16;
 
+/// How old the tree may be that a command sees, in seconds: overlayfs keeps attributes for one.
+const VIEW_AGE_MAX_S: i64 = 2;
+
 const COMPARED_BYTES: usize = 1 << 17;
 
 /// Seconds and nanoseconds since 1970.
@@ -429,11 +432,14 @@ impl<'a> Compared<'a> {
 
     fn finding(&self, since: Time) -> Finding<'_> {
         let above = self.place.tree.as_ref();
+        let born = self.born.unwrap_or(since);
+        let seen = (born.0 - VIEW_AGE_MAX_S, born.1);
+        let copied = if born > since { since.max(seen) } else { born };
         Finding {
             layer: self.layer.as_ref(),
             tree: self.tree.as_ref(),
             above: above.and_then(|it| fstat(it).ok()),
-            copied: self.is_copy.then(|| self.born.unwrap_or(since)),
+            copied: self.is_copy.then_some(copied),
             since,
             has_same_attributes: self.attributes_are_same().unwrap_or(false),
         }
