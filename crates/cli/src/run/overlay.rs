@@ -4,7 +4,7 @@
 //! mounted it. As root, that is the command's user with root's capabilities: the server decides by the user, whose
 //! requests they are, and the capabilities write to the layer.
 
-use super::sandbox::{Failure, failed_to};
+use super::error::{Failure, failed_to};
 use super::user::RunUser;
 use crate::draft::layer_directory;
 use crate::lookup;

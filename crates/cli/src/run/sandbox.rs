@@ -8,6 +8,7 @@
 //! Mounts that appear later outside do not appear here: they could show the tree.
 
 use super::elsewhere::{self, Elsewhere, Part};
+use super::error::{Failure, failed_to};
 use super::overlay;
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
@@ -39,14 +40,6 @@ use thrufs_sys::cred;
 
 /// The device nodes of the sandbox.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-
-/// What failed, and how.
-pub(super) type Failure = (String, io::Error);
-
-pub(super) fn failed_to<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Failure {
-    let step = step.into();
-    move |error| (step, error.into())
-}
 
 /// The process. Signals of the terminal are blocked, by the runner.
 pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
