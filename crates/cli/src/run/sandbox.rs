@@ -306,6 +306,9 @@ impl Covered {
         cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
         let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
         let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
+        if orders.plan.draft.is_some() {
+            overlay::look_again_until(&child, tree);
+        }
         // Its own report is what counts.
         let waited = child.wait().map(drop);
         // Stopped with the command, it would not see its end.

@@ -190,6 +190,35 @@ fn hidden_names_stay_hidden_in_a_draft_when_they_appear_later() {
 }
 
 #[test]
+fn what_the_host_changes_shows_in_a_draft() {
+    for ground in of_both() {
+        let drafts = ground.drafts().0;
+        let (file, tree) = (ground.tree.join("file"), &ground.tree);
+        let script = "cat file absent 2>/dev/null; echo; echo up; read x
+            for _ in $(seq 200); do
+                [ \"$(cat file absent 2>/dev/null)\" = replacedpresent ] && break; sleep 0.1
+            done
+            cat file absent; echo mine >file; cat file";
+        let mut command = ground.thrufs_run(&["--draft", &drafts]);
+        let mut talk = Talk::start(command.args(["bash", "-c", script]).current_dir(tree));
+        talk.wait_for("up");
+        // As an editor saves it.
+        ground.write(&tree.join("file.new"), "replaced");
+        fs::rename(tree.join("file.new"), &file).unwrap();
+        ground.write(&tree.join("absent"), "present");
+        talk.say("go");
+        let output = talk.end();
+        assert_eq!(
+            stdout(&output),
+            "content\nreplacedpresentmine\n",
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), "replaced");
+    }
+}
+
+#[test]
 fn draft_of_a_run_that_was_killed_is_listed_used_and_discarded() {
     for ground in of_both() {
         let (drafts, place) = ground.drafts();
