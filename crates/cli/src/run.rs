@@ -298,10 +298,6 @@ fn config(
     if user.shown_uid != user.uid {
         list.push_str(&format!(",uidmap={0}:0:1,gidmap={0}:0:1", user.uid));
     }
-    if arguments.draft.is_some() {
-        // Overlayfs takes no other file for a name that it knows: ESTALE from then on.
-        list.push_str(",follow=no,entry_timeout=86400");
-    }
     let mut settings = arguments.settings.clone();
     let mut names = settings.iter().map(|it| it.option);
     if let Some(option) = names.find(|it| DECIDED_HERE.split(' ').any(|key| key == it.key())) {

@@ -98,3 +98,11 @@ impl CommandError for RunError {
         }
     }
 }
+
+/// What failed in a process of the sandbox, and how.
+pub(super) type Failure = (String, io::Error);
+
+pub(super) fn failed_to<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Failure {
+    let step = step.into();
+    move |error| (step, error.into())
+}

@@ -4,10 +4,11 @@
 //! The command can see this process and runs as the same user. So it is not dumpable (its descriptors
 //! cannot be reached), and holds nothing but the channel on which it reports.
 
+use super::error::{Failure, failed_to};
 use super::plan::SandboxPlan;
 use super::restrictions;
 use super::runner::SIGNALS;
-use super::sandbox::{Failure, failed_to, perform};
+use super::sandbox::perform;
 use super::user::RunUser;
 use crate::channel::{Notice, ToParent};
 use rustix::mount::{MountFlags, mount};

@@ -8,6 +8,7 @@
 //! Mounts that appear later outside do not appear here: they could show the tree.
 
 use super::elsewhere::{self, Elsewhere, Part};
+use super::error::{Failure, failed_to};
 use super::overlay;
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
@@ -39,14 +40,6 @@ use thrufs_sys::cred;
 
 /// The device nodes of the sandbox.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-
-/// What failed, and how.
-pub(super) type Failure = (String, io::Error);
-
-pub(super) fn failed_to<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Failure {
-    let step = step.into();
-    move |error| (step, error.into())
-}
 
 /// The process. Signals of the terminal are blocked, by the runner.
 pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
@@ -313,6 +306,9 @@ impl Covered {
         cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
         let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
         let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
+        if orders.plan.draft.is_some() {
+            overlay::look_again_until(&child, tree);
+        }
         // Its own report is what counts.
         let waited = child.wait().map(drop);
         // Stopped with the command, it would not see its end.
