@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 /// Changes that are applied before what is on the disk leaves the layer.
-const BATCH: usize = 1024;
+const BATCH: usize = 8192;
 
 const OPAQUE: &str = "user.overlay.opaque";
 

@@ -808,3 +808,36 @@ fn diff_escapes_contents_on_a_terminal() {
         assert_eq!(shown.contains("paged:"), pager != "cat", "{shown:?}");
     }
 }
+
+/// A directory of the tree and a link out of it are exchanged all the time.
+#[test]
+fn apply_follows_no_link_that_takes_the_place_of_a_directory() {
+    for ground in grounds([Who::User, Who::RootOnTreeOfUser]) {
+        let trees = Trees::new(ground);
+        let tree = trees.ground.tree.clone();
+        let sibling = trees.ground.sibling.clone();
+        let change =
+            "mkdir -p d; for i in $(seq 30); do echo draft >d/f$i; done; rm -f d/file d/old";
+        for _ in 0..10 {
+            trees.outside(
+                &tree,
+                "rm -rf d link; mkdir d; echo tree >d/file; echo old >d/old; ln -s ../sibling link",
+            );
+            trees.draft(&["--profile", "none"], change);
+            let (from, to) = (tree.join("d"), tree.join("link"));
+            let exchange = || {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                let _ =
+                    rustix::fs::renameat_with(rustix::fs::CWD, &from, rustix::fs::CWD, &to, flags);
+            };
+            thrufs_testing::while_repeating([exchange], || trees.run("apply", &["--force"]));
+            let names = fs::read_dir(&sibling).unwrap();
+            let names: Vec<_> = names.map(|it| it.unwrap().file_name()).collect();
+            assert_eq!(names, ["file"], "{:?}", trees.ground.who);
+            assert_eq!(fs::read_to_string(sibling.join("file")).unwrap(), "sibling");
+            if !trees.is_gone() {
+                ground::succeeded(&trees.run_bare(&["discard", "t"]));
+            }
+        }
+    }
+}
