@@ -6,7 +6,7 @@
 //! copy: that was seen.
 
 use super::beneath::type_of;
-use super::changes::{Change, Time};
+use super::change::{Change, Time};
 use super::layer::Draft;
 use rustix::fs::{FileType, Mode, OFlags, Stat, openat, renameat};
 use rustix::io::Errno;

@@ -4,7 +4,8 @@
 //! terminal, control characters are escaped in the contents too.
 
 use super::beneath::{open_directory, open_in, target, type_of};
-use super::changes::{Change, Kind, Sides};
+use super::change::{Change, Kind};
+use super::changes::Sides;
 use super::selection::{Selection, letter, quoted, quoted_after};
 use super::{DraftChoice, DraftError};
 use crate::output::{lines_of, report};
