@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `begin` | making a draft, or going on in one |
-//! | `changes`, `base` | comparing a layer with its tree; what the tree was before |
+//! | `change`, `changes`, `base` | comparing a layer with its tree; what the tree was before |
 //! | `choice` | which draft a command is about |
 //! | `diff`, `apply` | showing the changes, and carrying them out |
 //! | `put` | putting one file into the tree |
@@ -16,6 +16,7 @@ mod apply;
 mod base;
 mod begin;
 mod beneath;
+mod change;
 mod changes;
 mod choice;
 mod diff;
