@@ -3,7 +3,8 @@
 //! | module | content |
 //! |---|---|
 //! | `begin` | making a draft, or going on in one |
-//! | `changes`, `base` | comparing a layer with its tree; what the tree was before |
+//! | `change`, `changes`, `base` | comparing a layer with its tree; what the tree was before |
+//! | `choice` | which draft a command is about |
 //! | `diff`, `apply` | showing the changes, and carrying them out |
 //! | `put` | putting one file into the tree |
 //! | `beneath`, `selection` | files beneath a directory that is not trusted; the paths that a command is about |
@@ -15,7 +16,9 @@ mod apply;
 mod base;
 mod begin;
 mod beneath;
+mod change;
 mod changes;
+mod choice;
 mod diff;
 mod error;
 mod layer;
@@ -24,12 +27,12 @@ mod remove;
 mod selection;
 mod summary;
 
+pub(crate) use choice::DraftChoice;
 pub(crate) use error::DraftError;
-pub(crate) use layer::{Draft, DraftIds, Drafts, layer_directory};
+pub(crate) use layer::{Draft, DraftIds, DraftPlace, Drafts, layer_directory};
 
 use crate::output::{print, report};
-use clap::{Args, Parser, ValueHint};
-use std::path::{Path, PathBuf};
+use clap::{Args, Parser};
 use std::process::ExitCode;
 
 /// Look at what commands changed in drafts (thrufs run --draft), apply or discard it
@@ -57,39 +60,6 @@ pub(crate) struct DiscardArguments {
     names: Vec<String>,
     #[command(flatten)]
     place: DraftPlace,
-}
-
-/// Where drafts are.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct DraftPlace {
-    /// The directory of the drafts [default: $XDG_STATE_HOME/thrufs/drafts, or
-    /// ~/.local/state/thrufs/drafts]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) draft_dir: Option<PathBuf>,
-}
-
-/// Which draft, for commands that take paths.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct DraftChoice {
-    /// The draft [default: the only one, or the only one of the project of the working directory]
-    #[arg(long = "draft", value_name = "NAME")]
-    name: Option<String>,
-    #[command(flatten)]
-    place: DraftPlace,
-}
-
-impl DraftChoice {
-    /// # Errors
-    ///
-    /// None of this name; without a name, none at all, or several.
-    pub(crate) fn open(&self) -> Result<(Drafts, Draft), DraftError> {
-        let drafts = Drafts::open(&self.place)?.ok_or(DraftError::None)?;
-        let draft = match &self.name {
-            Some(name) => drafts.named(name),
-            None => drafts.only("--draft=NAME"),
-        }?;
-        Ok((drafts, draft))
-    }
 }
 
 pub(crate) fn run(command: DraftCommand) -> Result<ExitCode, DraftError> {
@@ -130,9 +100,4 @@ fn discard(arguments: &DiscardArguments) -> Result<ExitCode, DraftError> {
         report(format_args!("thrufs: the draft {name} is discarded"));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether `tree` is `here` or around it.
-fn is_around(tree: &Path, here: Option<&Path>) -> bool {
-    here.is_some_and(|here| here.starts_with(tree))
 }

@@ -6,7 +6,8 @@
 
 use super::base::CHANGED;
 use super::beneath::{TEMPORARY, is_temporary, names, open_directory, open_in, stat_at};
-use super::changes::{Change, Kind, Sides};
+use super::change::{Change, Kind};
+use super::changes::Sides;
 use super::layer::Draft;
 use super::put::{Put, PutError, set_times};
 use super::selection::{Selection, letter, quoted};
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 /// Changes that are applied before what is on the disk leaves the layer.
-const BATCH: usize = 1024;
+const BATCH: usize = 8192;
 
 const OPAQUE: &str = "user.overlay.opaque";
 

@@ -1,12 +1,12 @@
 //! What the tree was when a draft changed it, and whether it still is.
 //!
 //! At the end of each run the draft's file `bases` gets what the tree has in the place of each change: a map from
-//! paths to [`Base`], written by postcard. Before that, times decide. Overlayfs copies a file when the command changes
-//! it first, so what changed in the tree after its copy was born conflicts; for all else, what changed after the run
-//! began.
+//! paths to [`Base`], written by postcard. Before that, times decide: what changed in the tree after the run began
+//! conflicts, but for a file that was written in place before the command changed it, which is when overlayfs makes its
+//! copy: that was seen.
 
 use super::beneath::type_of;
-use super::changes::{Change, Time};
+use super::change::{Change, Time};
 use super::layer::Draft;
 use rustix::fs::{FileType, Mode, OFlags, Stat, openat, renameat};
 use rustix::io::Errno;
@@ -100,7 +100,7 @@ pub(super) struct Finding<'a> {
     pub(super) tree: Option<&'a Stat>,
     /// The tree's directory.
     pub(super) above: Option<Stat>,
-    /// When overlayfs copied it from the tree.
+    /// Of a copy of overlayfs's: from when on the command may not have seen what changed in the tree.
     pub(super) copied: Option<Time>,
     /// When the run began.
     pub(super) since: Time,

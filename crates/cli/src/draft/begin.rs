@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The longest that a file system keeps (ext4: a block).
 const LIST_BYTES_MAX: usize = 64 << 10;
@@ -31,8 +31,6 @@ const NO_UPPER: [i64; 7] = [
     0x0102_1997,
     0x4d44,
 ];
-
-const CLOCK_TICK_MAX: Duration = Duration::from_millis(10);
 
 impl Drafts {
     /// Finds or makes the draft of this name for a tree, or a new one with a name of its own, for this process alone.
@@ -134,9 +132,10 @@ impl Reserved {
         ids: DraftIds,
     ) -> Result<Draft, DraftError> {
         let step = || system_at("make the draft", &self.path);
-        // Times of files are of a clock that is behind by up to a tick.
-        let now = SystemTime::now() - CLOCK_TICK_MAX;
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Times of files are of a clock that is behind by up to a tick, in which no sandbox starts.
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let now = (now.as_secs(), now.subsec_nanos());
         let is_new = self.record.is_none();
         if is_new {

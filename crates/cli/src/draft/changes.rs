@@ -14,6 +14,7 @@ use super::beneath::{
     attributes, has_attributes, is_temporary, is_whiteout, names, open_directory, open_in, stat_at,
     target, type_of,
 };
+use super::change::{Change, Kind, Time};
 use super::layer::{Draft, DraftIds};
 use crate::error::system;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags, fstat, statx};
@@ -33,54 +34,10 @@ use thrufs_policy::{
 /// Of a path from the top of the tree, in bytes. What is deeper is refused: each directory is opened from the top.
 const PATH_BYTES_MAX: usize = 1 << 16;
 
+/// How old the tree may be that a command sees, in seconds: overlayfs keeps attributes for one.
+const VIEW_AGE_MAX_S: i64 = 2;
+
 const COMPARED_BYTES: usize = 1 << 17;
-
-/// Seconds and nanoseconds since 1970.
-pub(crate) type Time = (i64, i64);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// None: the layer has what the tree has. Also for what an apply left in the tree that was interrupted.
-    Same,
-    Created,
-    Changed,
-    Removed,
-}
-
-/// What a draft does to one path.
-pub(crate) struct Change {
-    /// From the top of the tree.
-    pub(crate) path: PathBuf,
-    pub(crate) kind: Kind,
-    /// In the draft: `None` for what is removed.
-    pub(crate) layer: Option<Stat>,
-    /// In the tree: `None` for what is not there, or hidden.
-    pub(crate) tree: Option<Stat>,
-    /// Whether the layer has a file of this name, a whiteout too. Else it is beneath a directory that was removed.
-    pub(super) in_layer: bool,
-    /// A directory of the layer alone: of what the tree has beneath, nothing shows.
-    pub(super) is_opaque: bool,
-    /// Why it cannot be applied.
-    pub(crate) refused: Option<String>,
-    /// What happened in the tree meanwhile.
-    pub(crate) conflict: Option<&'static str>,
-}
-
-impl Change {
-    pub(super) fn layer_type(&self) -> Option<FileType> {
-        self.layer.as_ref().map(type_of)
-    }
-
-    pub(super) fn tree_type(&self) -> Option<FileType> {
-        self.tree.as_ref().map(type_of)
-    }
-
-    /// Whether a directory of the tree goes, with all beneath.
-    pub(super) fn removes_directory(&self) -> bool {
-        let directory = Some(FileType::Directory);
-        self.tree_type() == directory && self.layer_type() != directory
-    }
-}
 
 /// A draft's layer, its tree, and what decides about them.
 pub(crate) struct Sides {
@@ -394,19 +351,17 @@ struct Compared<'a> {
     tree: Option<Stat>,
     /// Whether overlayfs copied it from the tree, which it notes for files with one link.
     is_copy: bool,
-    born: Option<Time>,
 }
 
 impl<'a> Compared<'a> {
     fn new(place: &'a Place, name: &'a OsStr, layer: Option<Stat>, tree: Option<Stat>) -> Self {
-        let (is_copy, born) = (false, None);
+        let is_copy = false;
         Compared {
             place,
             name,
             layer,
             tree,
             is_copy,
-            born,
         }
     }
 
@@ -419,10 +374,6 @@ impl<'a> Compared<'a> {
         let file = open_in(present(&self.place.layer)?, self.name, OFlags::PATH)?;
         let has = |name| thrufs_sys::xattr::get(&file, name, &mut []).is_ok();
         self.is_copy = has(c"user.overlay.origin");
-        let times = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
-        if StatxFlags::from_bits_retain(times.stx_mask).contains(StatxFlags::BTIME) {
-            self.born = Some((times.stx_btime.tv_sec, times.stx_btime.tv_nsec.into()));
-        }
         let is_directory = file_type == Some(FileType::Directory);
         Ok(is_directory && (self.place.at.is_opaque || has(c"user.overlay.opaque")))
     }
@@ -433,9 +384,29 @@ impl<'a> Compared<'a> {
             layer: self.layer.as_ref(),
             tree: self.tree.as_ref(),
             above: above.and_then(|it| fstat(it).ok()),
-            copied: self.is_copy.then(|| self.born.unwrap_or(since)),
+            copied: self.is_copy.then(|| self.unseen_since(since)),
             since,
             has_same_attributes: self.attributes_are_same().unwrap_or(false),
+        }
+    }
+
+    /// From when on the command may not have seen what changed in the tree, for a copy of overlayfs's: what was written in
+    /// place shows within [`VIEW_AGE_MAX_S`], but another file of the same name may not show before the next run.
+    fn unseen_since(&self, since: Time) -> Time {
+        let born = |side: &Option<OwnedFd>| {
+            let file = open_in(present(side).ok()?, self.name, OFlags::PATH).ok()?;
+            let times = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+            let is_known = StatxFlags::from_bits_retain(times.stx_mask).contains(StatxFlags::BTIME);
+            is_known.then_some((times.stx_btime.tv_sec, times.stx_btime.tv_nsec.into()))
+        };
+        let is_written = |stat: &Stat| {
+            (stat.st_mtime, stat.st_mtime_nsec) == (stat.st_ctime, stat.st_ctime_nsec)
+        };
+        let is_in_place = self.tree.as_ref().is_some_and(is_written)
+            && born(&self.place.tree).is_some_and(|born| born <= since);
+        match born(&self.place.layer).filter(|_| is_in_place) {
+            Some((seconds, nanoseconds)) => since.max((seconds - VIEW_AGE_MAX_S, nanoseconds)),
+            None => since,
         }
     }
 

@@ -4,7 +4,8 @@
 //! terminal, control characters are escaped in the contents too.
 
 use super::beneath::{open_directory, open_in, target, type_of};
-use super::changes::{Change, Kind, Sides};
+use super::change::{Change, Kind};
+use super::changes::Sides;
 use super::selection::{Selection, letter, quoted, quoted_after};
 use super::{DraftChoice, DraftError};
 use crate::output::{lines_of, report};
@@ -265,7 +266,8 @@ fn patch(sides: &Sides, change: &Change, screen: &mut Screen) -> io::Result<()> 
     let is_link = |blob: &Blob| FileType::from_raw_mode(blob.mode) == FileType::Symlink;
     match (old, new) {
         (None, None) => special(change, screen),
-        (Some(old), Some(new)) if is_link(&old) != is_link(&new) => {
+        // patch(1) changes no link.
+        (Some(old), Some(new)) if (is_link(&old) || is_link(&new)) && old.text != new.text => {
             file_patch(path, Some(&old), None, screen)?;
             file_patch(path, None, Some(&new), screen)
         }
@@ -457,7 +459,8 @@ fn stat_text(stats: &[Stats]) -> String {
         .unwrap_or(0);
     let total = |it: &Stats| it.lines.map_or(0, |(added, removed)| added + removed);
     let most = stats.iter().map(total).max().unwrap_or(0);
-    let width = most.to_string().len().max(3);
+    let has_binary = stats.iter().any(|it| it.lines.is_err());
+    let width = most.to_string().len().max(if has_binary { 3 } else { 1 });
     let names = longest.min(columns.saturating_sub(width + GRAPH_MIN + 5).max(GRAPH_MIN));
     let graph = columns.saturating_sub(names + width + 5).max(GRAPH_MIN);
     let scaled = |count: u32| match most as usize <= graph {

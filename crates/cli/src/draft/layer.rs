@@ -12,10 +12,11 @@
 //! them, and follows no link. Directories of other users are refused: the record says which tree is changed.
 
 use super::error::DraftError;
-use super::{DraftPlace, is_around, remove};
+use super::remove;
 use crate::error::{system, system_at};
 use crate::lookup;
 use crate::source;
+use clap::{Args, ValueHint};
 use rustix::fs::{
     AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags, flock, fstat, mkdirat,
     openat, openat2, statx,
@@ -44,6 +45,15 @@ pub(super) const RECORD: &str = "draft.json";
 pub(super) const LOCK: &str = "lock";
 pub(super) const UPPER: &str = "upper";
 pub(super) const WORK: &str = "work";
+
+/// Where drafts are.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct DraftPlace {
+    /// The directory of the drafts [default: $XDG_STATE_HOME/thrufs/drafts, or
+    /// ~/.local/state/thrufs/drafts]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) draft_dir: Option<PathBuf>,
+}
 
 /// What identifies the tree of a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,7 +224,10 @@ impl Drafts {
             let all = names.clone();
             names.retain(|name| {
                 let draft = self.named(name);
-                draft.is_ok_and(|draft| is_around(draft.record.tree(), here.as_deref()))
+                draft.is_ok_and(|draft| {
+                    here.as_deref()
+                        .is_some_and(|here| here.starts_with(draft.record.tree()))
+                })
             });
             if names.len() != 1 {
                 let names = if names.is_empty() { all } else { names };

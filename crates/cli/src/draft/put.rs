@@ -7,7 +7,8 @@
 
 use super::base::{CHANGED, CREATED, is_unchanged, is_untouched};
 use super::beneath::{attributes, open_in, stat_at, target, type_of};
-use super::changes::{Change, Sides, is_root};
+use super::change::Change;
+use super::changes::{Sides, is_root};
 use crate::lookup::is_same;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec, Timestamps, XattrFlags,

@@ -1,7 +1,7 @@
 //! Which changes a command is about, and how they are written.
 
 use super::DraftError;
-use super::changes::{Change, Kind};
+use super::change::{Change, Kind};
 use rustix::fs::FileType;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};

@@ -1,6 +1,7 @@
 //! What is said of a draft at the end of a run.
 
-use super::changes::{Change, Kind, record_bases};
+use super::change::{Change, Kind};
+use super::changes::record_bases;
 use super::{Draft, DraftError, DraftPlace, Drafts};
 use crate::lookup;
 use crate::output::report;

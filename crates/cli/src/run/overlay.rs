@@ -9,17 +9,25 @@ use super::user::RunUser;
 use crate::draft::layer_directory;
 use crate::lookup;
 use crate::task::start_thread;
+use crate::waiting;
 use rustix::fs::{Mode, OFlags, fstat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MoveMountFlags, fsconfig_create,
+    fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick,
+    move_mount,
 };
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::process::Child;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use thrufs_sys::cred;
+
+/// How long overlayfs keeps the names of files that the host replaces, as long as the view does.
+const NAMES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The draft's directory as this mount namespace has it: overlayfs takes no other.
 pub(super) fn find(path: &Path, directory: &OwnedFd) -> Result<OwnedFd, Failure> {
@@ -60,6 +68,32 @@ pub(super) fn mount(view: OwnedFd, draft: OwnedFd, user: &RunUser) -> Result<(),
             "a thread panicked",
         ))),
         Err(error) => Err(failed_to("start a thread")(error)),
+    }
+}
+
+/// Has overlayfs forget the names that are not in use, until the process ends. It returns ESTALE for those that lead to
+/// another file of the view since.
+pub(super) fn look_again_until(process: &Child, tree: &Path) {
+    let Ok(ended) = pidfd_open(Pid::from_child(process), PidfdFlags::empty()) else {
+        return;
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let Ok(top) = lookup::without_links(tree, flags, Mode::empty()) else {
+        return;
+    };
+    let is_alive =
+        || !waiting::readable([Some(ended.as_fd())], Some(Instant::now() + NAMES_TIMEOUT))[0];
+    while is_alive() {
+        // A reconfiguration that changes nothing drops them (shrink_dcache_sb).
+        let forgotten = fspick(
+            &top,
+            "",
+            FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC,
+        )
+        .and_then(|context| fsconfig_reconfigure(&context));
+        if forgotten.is_err() {
+            return;
+        }
     }
 }
 

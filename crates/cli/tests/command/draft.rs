@@ -1,7 +1,8 @@
 //! Drafts: what `thrufs run --draft` leaves, and `thrufs draft`.
 
 use crate::ground::{detach, fails, mount_tmpfs, run, skipped, stderr, stdout, succeeded};
-use crate::run_ground::{EVERYONE, RunGround, SECRET, Talk, Who, grounds, of_both};
+use crate::run_ground::{EVERYONE, RunGround, SECRET, Talk, USER, Who, grounds, of_both};
+use rustix::fs::XattrFlags;
 use rustix::process::{Signal, kill_process};
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -155,8 +156,14 @@ fn draft_works_on_each_file_system() {
 fn hidden_names_stay_hidden_in_a_draft_when_they_appear_later() {
     for ground in of_both() {
         let drafts = ground.drafts().0;
+        let known = ground.tree.join("known");
+        ground.write(&known, "known\n");
         ground.make_directory(&ground.tree.join("directory"));
-        let script = "mkdir made; ls -a directory made >/dev/null; cat .env.late 2>/dev/null && exit 1; echo up; read x
+        let script =
+            "mkdir made; ls -a directory made >/dev/null; cat .env.late 2>/dev/null && exit 1
+            cat known >/dev/null; echo up; read x
+            for _ in $(seq 200); do [ -e known ] || break; sleep 0.1; done
+            cat known 2>/dev/null && exit 4
             for name in .env .env.late directory/.env made/.env; do
                 ls -a \"$(dirname $name)\" | grep -Fx \"$(basename $name)\" && exit 2
                 cat $name 2>/dev/null && exit 3
@@ -169,7 +176,9 @@ fn hidden_names_stay_hidden_in_a_draft_when_they_appear_later() {
         let mut talk = Talk::start(&mut command);
         talk.wait_for("up");
         ground.make_directory(&ground.tree.join("made"));
-        for name in [".env.late", "directory/.env", "made/.env"] {
+        // What the overlay knows by a name that was not hidden.
+        fs::rename(&known, ground.tree.join(".env.known")).unwrap();
+        for name in [".env.known", ".env.late", "directory/.env", "made/.env"] {
             ground.write(&ground.tree.join(name), SECRET);
         }
         talk.say("go");
@@ -178,6 +187,76 @@ fn hidden_names_stay_hidden_in_a_draft_when_they_appear_later() {
         for name in [".env", ".env.late", "directory/.env", "made/.env"] {
             assert_eq!(fs::read_to_string(ground.tree.join(name)).unwrap(), SECRET);
         }
+    }
+}
+
+/// What the file system beneath refuses the user stays refused: overlayfs acts as the command's user.
+#[test]
+fn files_of_others_are_read_in_a_draft_as_without_one() {
+    for ground in grounds(EVERYONE) {
+        let drafts = ground.drafts().0;
+        for (name, mode) in [("shown", 0o644), ("private", 0o600), ("denied", 0o644)] {
+            let file = ground.tree.join(name);
+            fs::write(&file, name).unwrap();
+            chown(&file, Some(1), Some(1)).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        if ground.who != Who::RootOnTreeOfRoot {
+            // `linux/posix_acl_xattr.h`: tag, permissions and id of the owner, the user, the group, the mask and others.
+            let entries = [
+                (1, 6, u32::MAX),
+                (2, 0, USER),
+                (4, 4, u32::MAX),
+                (16, 4, u32::MAX),
+                (32, 4, u32::MAX),
+            ];
+            let entries = entries.map(|(tag, bits, id)| u64::from(id) << 32 | bits << 16 | tag);
+            let list: Vec<u8> = entries.iter().flat_map(|it| it.to_le_bytes()).collect();
+            let list = [&2_u32.to_le_bytes()[..], &list].concat();
+            let (file, name) = (ground.tree.join("denied"), "system.posix_acl_access");
+            rustix::fs::setxattr(&file, name, &list, XattrFlags::empty()).unwrap();
+        }
+        let script = "cat shown private denied 2>/dev/null || true; echo x 2>/dev/null >>denied || true; mv shown renamed; cat renamed";
+        let options: [&[&str]; 2] = [&["--draft", &drafts], &[]];
+        let [draft, plain] = options.map(|options| stdout(&ground.shell(options, script)));
+        assert_eq!(draft, plain);
+        assert!(
+            draft.starts_with("shown") && !draft.contains("private"),
+            "{draft}"
+        );
+        assert_eq!(
+            draft.contains("denied"),
+            ground.who == Who::RootOnTreeOfRoot
+        );
+    }
+}
+
+#[test]
+fn what_the_host_changes_shows_in_a_draft() {
+    for ground in of_both() {
+        let drafts = ground.drafts().0;
+        let (file, tree) = (ground.tree.join("file"), &ground.tree);
+        let script = "cat file absent 2>/dev/null; echo; echo up; read x
+            for _ in $(seq 200); do
+                [ \"$(cat file absent 2>/dev/null)\" = replacedpresent ] && break; sleep 0.1
+            done
+            cat file absent; echo mine >file; cat file";
+        let mut command = ground.thrufs_run(&["--draft", &drafts]);
+        let mut talk = Talk::start(command.args(["bash", "-c", script]).current_dir(tree));
+        talk.wait_for("up");
+        // As an editor saves it.
+        ground.write(&tree.join("file.new"), "replaced");
+        fs::rename(tree.join("file.new"), &file).unwrap();
+        ground.write(&tree.join("absent"), "present");
+        talk.say("go");
+        let output = talk.end();
+        assert_eq!(
+            stdout(&output),
+            "content\nreplacedpresentmine\n",
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), "replaced");
     }
 }
 

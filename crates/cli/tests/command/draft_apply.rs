@@ -1,14 +1,14 @@
-//! `thrufs draft diff` and `thrufs draft apply`, compared with the same changes without a draft.
+//! `thrufs draft apply`, compared with the same changes without a draft.
 
 use crate::ground;
-use crate::run_ground::{EVERYONE, PYTHON, RunGround, SECRET, Who, grounds};
+use crate::run_ground::{EVERYONE, RunGround, Who, grounds};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs_testing::{Random, xattrs};
 
 /// What commands do, each in a directory of its own: before the draft, and in it.
@@ -89,14 +89,14 @@ const CHANGES: &[(&str, &str)] = &[
 ];
 
 /// A tree, a copy beside it, and a place for drafts.
-struct Trees {
-    ground: RunGround,
-    native: PathBuf,
-    drafts: PathBuf,
+pub struct Trees {
+    pub ground: RunGround,
+    pub native: PathBuf,
+    pub drafts: PathBuf,
 }
 
 impl Trees {
-    fn new(ground: RunGround) -> Trees {
+    pub fn new(ground: RunGround) -> Trees {
         let native = ground.around.join("native");
         let drafts = ground.path().join("drafts");
         fs::create_dir(&drafts).unwrap();
@@ -108,14 +108,14 @@ impl Trees {
         }
     }
 
-    fn outside(&self, directory: &Path, script: &str) {
+    pub fn outside(&self, directory: &Path, script: &str) {
         let mut shell = self.ground.outside("sh");
         shell.args(["-ec", script]).current_dir(directory);
         ground::succeeded(&ground::run(&mut shell));
     }
 
     /// Copies the tree as it is.
-    fn copy(&self) {
+    pub fn copy(&self) {
         let mut copy = Command::new("cp");
         ground::succeeded(&ground::run(
             copy.arg("-aT").args([&self.ground.tree, &self.native]),
@@ -123,7 +123,7 @@ impl Trees {
     }
 
     /// Runs a script in the draft `t`.
-    fn draft(&self, options: &[&str], script: &str) -> Output {
+    pub fn draft(&self, options: &[&str], script: &str) -> Output {
         let place = self.drafts.to_str().unwrap();
         let all = [&["--draft=t", "--draft-dir", place], options].concat();
         let output = self.ground.shell(&all, script);
@@ -131,7 +131,7 @@ impl Trees {
         output
     }
 
-    fn thrufs_draft(&self, what: &str) -> Command {
+    pub fn thrufs_draft(&self, what: &str) -> Command {
         let program = match self.ground.who {
             Who::User => self.ground.program.as_path(),
             _ => Path::new(ground::THRUFS),
@@ -144,46 +144,46 @@ impl Trees {
         command
     }
 
-    fn run_bare(&self, arguments: &[&str]) -> Output {
+    pub fn run_bare(&self, arguments: &[&str]) -> Output {
         let mut command = self.ground.starter(&self.ground.program);
         command.arg("draft").args(arguments).arg("--draft-dir");
         ground::run(command.arg(&self.drafts))
     }
 
-    fn run(&self, what: &str, arguments: &[&str]) -> Output {
+    pub fn run(&self, what: &str, arguments: &[&str]) -> Output {
         ground::run(self.thrufs_draft(what).args(arguments))
     }
 
-    fn apply(&self, arguments: &[&str]) {
+    pub fn apply(&self, arguments: &[&str]) {
         ground::succeeded(&self.run("apply", arguments));
     }
 
-    fn upper(&self) -> PathBuf {
+    pub fn upper(&self) -> PathBuf {
         self.drafts.join("t/upper")
     }
 
-    fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         !self.drafts.join("t").exists()
     }
 }
 
 /// What programs see of a file. Of times, those that were set: before 2026.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
-    attributes: String,
+pub struct Seen {
+    pub attributes: String,
     /// Of a regular file.
-    bytes: Option<Vec<u8>>,
+    pub bytes: Option<Vec<u8>>,
 }
 
-type Snapshot = BTreeMap<PathBuf, Seen>;
+pub type Snapshot = BTreeMap<PathBuf, Seen>;
 
-fn snapshot(top: &Path) -> Snapshot {
+pub fn snapshot(top: &Path) -> Snapshot {
     let mut found = BTreeMap::new();
     let mut links = BTreeMap::new();
     let mut rest = vec![PathBuf::new()];
     while let Some(path) = rest.pop() {
         let full = top.join(&path);
-        let stat = fs::symlink_metadata(&full).unwrap();
+        let stat = fs::symlink_metadata(&full).unwrap_or_else(|error| panic!("{full:?}: {error}"));
         let kind = stat.file_type();
         let mut bytes = None;
         let mut seen = format!("{:o} {}:{}", stat.mode(), stat.uid(), stat.gid());
@@ -518,7 +518,7 @@ fn apply_is_killed(kills: usize) {
     let mut random = Random(thrufs_test_report::seed());
     // Commits of two moments are two.
     let changes = || CHANGES[..CHANGES.len() - 1].iter();
-    let (mut killed, mut longest) = (0, Duration::from_millis(100));
+    let mut killed = 0;
     while killed < kills {
         let Some(ground) = RunGround::new(Who::User) else {
             return;
@@ -536,15 +536,11 @@ fn apply_is_killed(kills: usize) {
         trees.outside(&trees.native, &script);
         let (before, after) = (snapshot(&tree), snapshot(&trees.native));
         loop {
-            let started = Instant::now();
             let mut apply = trees.thrufs_draft("apply").spawn().unwrap();
-            thread::sleep(Duration::from_micros(
-                random.below(longest.as_micros() as usize) as u64,
-            ));
+            thread::sleep(Duration::from_micros(random.below(150_000) as u64));
             apply.kill().unwrap();
             let status = apply.wait().unwrap();
             if status.code().is_some() {
-                longest = longest.min(started.elapsed());
                 // All was applied when the removal of the draft was interrupted.
                 let is_removed = !trees.drafts.join("t/draft.json").exists();
                 assert!(status.success() || is_removed);
@@ -570,137 +566,4 @@ fn killed_apply_leaves_old_or_new_files_and_goes_on() {
 #[ignore = "soak: at moments that are drawn"]
 fn killed_apply_leaves_old_or_new_files_and_goes_on_often() {
     apply_is_killed(400);
-}
-
-/// What is in a layer may be anything: here it is changed past overlayfs.
-#[test]
-fn layers_that_lie_reach_nothing_outside_of_the_tree() {
-    for ground in grounds(EVERYONE) {
-        let trees = Trees::new(ground);
-        let tree = trees.ground.tree.clone();
-        let who = trees.ground.who;
-        trees.outside(&tree, "mkdir conf swapped linked; echo keep >conf/.env; echo 1 >conf/x; echo s >swapped/f; echo l >linked/f");
-        trees.draft(
-            &[],
-            "echo draft >swapped/f; echo draft >linked/f; rm file; mkdir conf.new",
-        );
-        let outside = trees.ground.sibling.join("file");
-        let layer = "rm -r swapped; ln -s ../../../around/sibling swapped; mkfifo pipe; ln -s /etc/passwd link; \
-            ln -s /etc etc; rmdir conf.new; mkdir conf; mkdir -p a/b .git/hooks; echo evil >.git/hooks/pre-commit; \
-            echo secret >.env; mkdir -p .aws; echo key >.aws/credentials; \
-            echo x >\"$(printf 'es\\033[31mc\\n')\"; python3 -c '
-import os
-os.setxattr(\"conf\", \"user.overlay.opaque\", b\"y\")
-for _ in range(300):
-    os.mkdir(\"d\" * 200); os.chdir(\"d\" * 200)
-os.close(os.open(\"far\", os.O_CREAT))
-for _ in range(100):
-    os.mkdir(\"d\" * 250); os.chdir(\"d\" * 250)
-'";
-        let mut shell = Command::new("sh");
-        shell.args(["-ec", layer]).current_dir(trees.upper());
-        ground::succeeded(&ground::run(&mut shell));
-        let device = || rustix::fs::makedev(1, 3);
-        let null = trees.upper().join("null");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            null,
-            rustix::fs::FileType::CharacterDevice,
-            0o666.into(),
-            device(),
-        )
-        .unwrap();
-        // Whiteouts of what is hidden.
-        for name in ["conf/.env", ".git/config"] {
-            let name = trees.upper().join(name);
-            rustix::fs::mknodat(
-                rustix::fs::CWD,
-                name,
-                rustix::fs::FileType::CharacterDevice,
-                0.into(),
-                0,
-            )
-            .unwrap();
-        }
-        let owner = fs::metadata(trees.upper()).unwrap().uid();
-        ground::succeeded(&ground::run(
-            Command::new("chown")
-                .args(["-hR", &format!("{owner}:{owner}")])
-                .arg(trees.upper()),
-        ));
-        // The tree leads out, too.
-        fs::remove_dir_all(tree.join("linked")).unwrap();
-        symlink(&trees.ground.sibling, tree.join("linked")).unwrap();
-        let of_tree = fs::metadata(&tree).unwrap().uid();
-        lchown(tree.join("linked"), Some(of_tree), Some(of_tree)).unwrap();
-        let said = ground::stderr(&trees.run("apply", &["--force"]));
-        let read = |path: &str| fs::read_to_string(tree.join(path)).ok();
-        assert_eq!(
-            fs::read_to_string(&outside).unwrap(),
-            "sibling",
-            "{who:?}: {said}"
-        );
-        assert_eq!(
-            fs::read_dir(&trees.ground.sibling).unwrap().count(),
-            1,
-            "{who:?}"
-        );
-        assert_eq!(read(".env").as_deref(), Some(SECRET), "{who:?}");
-        assert_eq!(read("conf/.env").as_deref(), Some("keep\n"), "{who:?}");
-        assert_eq!(read("conf/x"), None, "{who:?}: {said}");
-        assert_eq!(
-            read(".git/hooks/pre-commit").as_deref(),
-            Some("#!/bin/sh\n"),
-            "{who:?}"
-        );
-        assert!(
-            tree.join(".git/config").exists()
-                && !tree.join("null").exists()
-                && !tree.join("file").exists()
-        );
-        for (name, target) in [
-            ("link", "/etc/passwd"),
-            ("etc", "/etc"),
-            ("swapped", "../../../around/sibling"),
-        ] {
-            assert_eq!(
-                fs::read_link(tree.join(name)).unwrap(),
-                Path::new(target),
-                "{who:?}: {said}"
-            );
-        }
-        assert_eq!(
-            read("linked/f").as_deref(),
-            Some("draft\n"),
-            "{who:?}: {said}"
-        );
-        assert!(
-            !fs::symlink_metadata(tree.join("linked"))
-                .unwrap()
-                .is_symlink()
-        );
-        for refused in [
-            "\nthrufs: .env: ",
-            ".git/hooks/pre-commit: ",
-            "null: not applied: a device",
-            "cannot be read",
-        ] {
-            assert!(said.contains(refused), "{who:?}: {refused:?} in {said}");
-        }
-        assert!(
-            !said.contains("conf/.env") && !said.contains('\x1b'),
-            "{said}"
-        );
-        let names = fs::read_dir(&tree).unwrap().filter(|it| {
-            it.as_ref()
-                .unwrap()
-                .path()
-                .to_string_lossy()
-                .contains("thrufs-apply")
-        });
-        assert_eq!(names.count(), 0);
-        let far = "import os\nfor _ in range(300): os.chdir('d' * 200)\nos.stat('far')";
-        let mut python = Command::new(PYTHON);
-        ground::succeeded(&ground::run(python.args(["-c", far]).current_dir(&tree)));
-    }
 }

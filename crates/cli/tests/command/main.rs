@@ -4,6 +4,8 @@
 mod doctor;
 mod draft;
 mod draft_apply;
+mod draft_diff;
+mod draft_hostile;
 #[path = "../ground/mod.rs"]
 mod ground;
 mod messages;

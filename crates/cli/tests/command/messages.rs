@@ -122,7 +122,7 @@ fn manual_pages_pass_lint() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     let directory = place.path().join("man");
     succeeded(&thrufs!("man", &directory));
-    let commands = "bench ctl doctor explain mount policy run share unmount virtiofsd";
+    let commands = "bench ctl doctor draft explain mount policy run share unmount virtiofsd";
     let pages = commands.split(' ').map(|name| format!("thrufs-{name}.1"));
     let others = ["mount.thrufs.8", "thrufs.1"].map(str::to_owned);
     let expected: BTreeSet<String> = pages.chain(others).collect();
@@ -191,7 +191,7 @@ fn completions_and_manual_have_every_option() {
         assert!(options.len() >= *least, "{help}");
         let completed = format!("__fish_thrufs_using_subcommand {name}\" -l ");
         for option in &options {
-            let mut words = option.split([' ', '=']);
+            let mut words = option.split([' ', '=', '[']);
             let flag = words.next().unwrap();
             let value = words.next().and_then(|word| word.strip_prefix('<'));
             let value = value.map(|value| format!(" {}", value.trim_end_matches('>')));
