@@ -81,15 +81,28 @@ pub(super) fn places(mounts: &[Mount], parts: &[Part], tree: &Path) -> Vec<Elsew
     found
 }
 
-/// Whether what is beneath this mount could show a part, at a place that is covered by nothing but this mount. Where
-/// the part itself is, it is covered, also after directories were renamed.
-pub(super) fn uncovers(mounts: &[Mount], mount: &Mount, parts: &[Part]) -> bool {
-    let beneath = mounts.iter().find(|it| it.id == mount.parent);
-    let may_show = |it: &Mount| {
-        let mut parts = parts.iter();
-        parts.any(|part| part.device == it.device && part.id != it.id)
-    };
-    beneath.is_none_or(may_show)
+/// What is covered, and must stay so.
+#[derive(Default)]
+pub(super) struct Covers {
+    pub(super) served: Vec<Part>,
+    pub(super) hidden: Vec<Part>,
+}
+
+impl Covers {
+    /// Whether what is beneath this mount could show a part, at a place that is covered by nothing but this mount.
+    /// Where the part itself is, it is covered, also after directories were renamed. Of what is served, no directory
+    /// of the file system may show, since directories can be renamed.
+    pub(super) fn need(&self, mounts: &[Mount], mount: &Mount) -> bool {
+        let Some(beneath) = mounts.iter().find(|it| it.id == mount.parent) else {
+            return true;
+        };
+        let rest = mount.path.strip_prefix(&beneath.path);
+        let place = beneath.root.join(rest.unwrap_or(Path::new("")));
+        let is_there = |part: &&Part| part.device == beneath.device && part.id != beneath.id;
+        let overlaps = |part: &Part| part.root.starts_with(&place) || place.starts_with(&part.root);
+        let mut hidden = self.hidden.iter().filter(is_there);
+        self.served.iter().any(|part| is_there(&part)) || hidden.any(overlaps)
+    }
 }
 
 /// The first mount in the tree that shows a part of it at another path, or a directory around it: rules by path would
@@ -164,11 +177,22 @@ mod tests {
             mount(2, 1, "/", "/mnt/whole"),
             on(1, mount(3, 2, "/", "/mnt/disk")),
             on(2, mount(4, 2, "/", "/mnt/whole/home")),
-            on(9, mount(5, 2, "/", "/mnt/disk")),
+            on(1, mount(5, 2, "/", "/home")),
+            on(2, mount(6, 2, "/", "/mnt/whole/srv")),
+            on(9, mount(7, 2, "/", "/mnt/disk")),
         ];
-        let parts = parts(&mounts, Path::new("/home/tree"));
-        let found = mounts[2..].iter().map(|it| uncovers(&mounts, it, &parts));
-        assert_eq!(found.collect::<Vec<_>>(), [false, true, true]);
+        let tree = Path::new("/home/tree");
+        let needed = |served: &[Part], hidden: &[Part]| {
+            let [served, hidden] = [served.to_vec(), hidden.to_vec()];
+            let covers = Covers { served, hidden };
+            mounts[2..]
+                .iter()
+                .map(|it| covers.need(&mounts, it))
+                .collect::<Vec<_>>()
+        };
+        let parts = parts(&mounts, tree);
+        assert_eq!(needed(&parts, &[]), [false, true, false, true, true]);
+        assert_eq!(needed(&[], &parts), [false, true, false, false, true]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! In a user namespace, of an ordinary user, copies are locked (mount_namespaces(7)): they stay until the end.
 
-use super::elsewhere::{self, Part};
+use super::elsewhere::Covers;
 use super::error::{Failure, failed_to};
 use super::plan::SandboxPlan;
 use crate::lookup;
@@ -44,11 +44,11 @@ impl HostMounts {
         Ok(Some(HostMounts { table, mounts }))
     }
 
-    /// Unmounts what the host unmounts, until `child` ends. The `parts` are what the sandbox covers.
+    /// Unmounts what the host unmounts, but what `covers` need, until `child` ends.
     pub(super) fn follow(
         mut self,
         copies: &Copies,
-        parts: &[Part],
+        covers: &Covers,
         served: &[&Path],
         child: &Child,
     ) -> Result<(), Failure> {
@@ -75,7 +75,7 @@ impl HostMounts {
             let gone: Vec<Mount> = self.mounts.extract_if(.., is_gone).collect();
             let on_the_way = |it: &&Mount| served.iter().any(|path| path.starts_with(&it.path));
             for mount in gone.iter().rev().filter(|it| !on_the_way(it)) {
-                if let Err(error) = copies.unmount(mount, parts) {
+                if let Err(error) = copies.unmount(mount, covers) {
                     tracing::debug!(path = ?mount.path, %error, "still mounted in the sandbox");
                 }
             }
@@ -102,14 +102,14 @@ impl Copies {
     }
 
     /// The working directory is that of `descriptors`.
-    fn unmount(&self, gone: &Mount, parts: &[Part]) -> io::Result<()> {
+    fn unmount(&self, gone: &Mount, covers: &Covers) -> io::Result<()> {
         let mounts = mount_table::read(&self.table)?;
         let copy = mount_table::on_top_at(&mounts, &gone.path);
         let is_it = |it: &&Mount| it.device == gone.device && it.root == gone.root;
         let Some(copy) = copy.filter(is_it) else {
             return Ok(());
         };
-        if elsewhere::uncovers(&mounts, copy, parts) {
+        if covers.need(&mounts, copy) {
             return Ok(());
         }
         // The directories above may be others by now.
@@ -124,10 +124,10 @@ impl Copies {
 }
 
 /// The mounts in directories that will be covered.
-pub(super) struct Covered(Vec<OwnedFd>);
+pub(super) struct Beneath(Vec<OwnedFd>);
 
-impl Covered {
-    pub(super) fn open(mounts: &[Mount], places: &[PathBuf]) -> Covered {
+impl Beneath {
+    pub(super) fn open(mounts: &[Mount], places: &[PathBuf]) -> Beneath {
         let is_beneath = |mount: &&Mount| {
             let is_in = |place: &&PathBuf| mount.path != **place && mount.path.starts_with(place);
             let place = places.iter().find(is_in);
@@ -136,7 +136,7 @@ impl Covered {
             around.is_some_and(|it| it.id == mount.parent)
         };
         let beneath = mounts.iter().filter(is_beneath);
-        Covered(
+        Beneath(
             beneath
                 .filter_map(|it| lookup::open_resolved(&it.path).ok())
                 .collect(),

@@ -8,7 +8,7 @@
 //! Mounts that appear later outside do not appear here: they could show the tree. Those that go
 //! [go here](super::host_mounts), for root.
 
-use super::elsewhere::{self, Elsewhere, Part};
+use super::elsewhere::{self, Covers, Elsewhere, Part};
 use super::error::{Failure, failed_to};
 use super::host_mounts::{self, Copies, HostMounts};
 use super::plan::{EMPTY, SandboxPlan, Shown};
@@ -118,7 +118,7 @@ struct Outside {
 struct Hidden {
     orders: Orders,
     outside: Outside,
-    hidden: host_mounts::Covered,
+    hidden: host_mounts::Beneath,
     empty: Empty,
     /// For each directory, a device and what it is mounted on.
     mounts: Vec<(OwnedFd, OwnedFd)>,
@@ -128,7 +128,7 @@ struct Hidden {
 struct Served {
     orders: Orders,
     outside: Outside,
-    hidden: host_mounts::Covered,
+    hidden: host_mounts::Beneath,
     empty: Empty,
 }
 
@@ -136,8 +136,7 @@ struct Served {
 struct Covered {
     orders: Orders,
     host: Option<HostMounts>,
-    /// What is covered, and must stay so.
-    parts: Vec<Part>,
+    covers: Covers,
 }
 
 impl Orders {
@@ -219,7 +218,7 @@ impl Entered {
         let devices: Vec<OwnedFd> = all.iter().map(open).collect::<Result<_, Failure>>()?;
         // The command must reach what is created on the way to the tree.
         let umask = cred::set_umask(0o022);
-        let hidden = host_mounts::Covered::open(&self.outside.mounts, &plan.empty());
+        let hidden = host_mounts::Beneath::open(&self.outside.mounts, &plan.empty());
         hide(plan)?;
         let empty = Empty::new()?;
         let place = |it: &Directory| place_of(it.path(), &it.source, plan);
@@ -268,19 +267,19 @@ impl Served {
         let Served {
             orders,
             outside,
-            hidden: covered,
+            hidden: beneath,
             empty,
         } = self;
         let (plan, tree) = (&orders.plan, orders.tree());
-        let mut parts = Vec::new();
+        let mut covers = Covers::default();
         for hidden in plan.empty_home.iter().chain(&plan.covered).map(Path::new) {
-            for place in outside.places(hidden, &mut parts)? {
+            for place in outside.places(hidden, &mut covers.hidden)? {
                 empty.cover(&place.path)?;
             }
         }
         let hidden = EMPTY.iter().chain(&["/dev", "/sys"]);
         for hidden in hidden.filter_map(|it| fs::canonicalize(it).ok()) {
-            for place in outside.places(&hidden, &mut parts)? {
+            for place in outside.places(&hidden, &mut covers.hidden)? {
                 if tree.starts_with(&place.path) {
                     let (place, hidden) = (place.path.display(), hidden.display());
                     report(format_args!(
@@ -300,14 +299,14 @@ impl Served {
         {
             empty.cover(log)?;
         }
-        parts.extend(cover_sockets(plan, &outside, &empty)?);
+        covers.hidden.extend(cover_sockets(plan, &outside, &empty)?);
         empty.remove()?;
-        covered.unmount();
+        beneath.unmount();
         let of_directories = orders.directories.iter().flat_map(|it| &it.parts);
-        parts.extend(of_directories.cloned());
+        covers.served.extend(of_directories.cloned());
         Ok(Covered {
             host: outside.host,
-            parts,
+            covers,
             orders,
         })
     }
@@ -334,7 +333,7 @@ impl Covered {
         let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
         if let Some(host) = self.host {
             let served: Vec<_> = orders.directories.iter().map(Directory::path).collect();
-            host.follow(&copies, &self.parts, &served, &child)?;
+            host.follow(&copies, &self.covers, &served, &child)?;
         }
         // Its own report is what counts.
         let waited = child.wait().map(drop);
