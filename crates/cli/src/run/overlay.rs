@@ -71,8 +71,8 @@ pub(super) fn mount(view: OwnedFd, draft: OwnedFd, user: &RunUser) -> Result<(),
     }
 }
 
-/// Has overlayfs forget the names that are not in use, until the process ends. It returns ESTALE for those that lead to
-/// another file of the view since.
+/// Has overlayfs forget the names that are not in use, on a thread, until the process ends. It returns ESTALE for those
+/// that lead to another file of the view since.
 pub(super) fn look_again_until(process: &Child, tree: &Path) {
     let Ok(ended) = pidfd_open(Pid::from_child(process), PidfdFlags::empty()) else {
         return;
@@ -81,20 +81,17 @@ pub(super) fn look_again_until(process: &Child, tree: &Path) {
     let Ok(top) = lookup::without_links(tree, flags, Mode::empty()) else {
         return;
     };
-    let is_alive =
-        || !waiting::readable([Some(ended.as_fd())], Some(Instant::now() + NAMES_TIMEOUT))[0];
-    while is_alive() {
-        // A reconfiguration that changes nothing drops them (shrink_dcache_sb).
-        let forgotten = fspick(
-            &top,
-            "",
-            FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC,
-        )
-        .and_then(|context| fsconfig_reconfigure(&context));
-        if forgotten.is_err() {
-            return;
-        }
-    }
+    let flags = FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC;
+    // A reconfiguration that changes nothing drops them (shrink_dcache_sb).
+    let forget = move || fspick(&top, "", flags).and_then(|context| fsconfig_reconfigure(&context));
+    let is_alive = move || {
+        let next = Some(Instant::now() + NAMES_TIMEOUT);
+        !waiting::readable([Some(ended.as_fd())], next)[0]
+    };
+    let _ = start_thread(
+        "thrufs-overlay",
+        move || while is_alive() && forget().is_ok() {},
+    );
 }
 
 fn overlay(view: &OwnedFd, draft: &OwnedFd) -> io::Result<OwnedFd> {

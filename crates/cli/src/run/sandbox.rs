@@ -396,6 +396,9 @@ impl Covered {
         cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
         let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
         let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
+        if orders.plan.draft.is_some() {
+            overlay::look_again_until(&child, tree);
+        }
         if let Some(host) = self.host {
             let served: Vec<_> = orders.directories.iter().map(Directory::path).collect();
             host.follow(&copies, &self.covers, &served, &child)?;
