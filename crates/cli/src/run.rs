@@ -15,7 +15,7 @@
 mod arguments;
 mod elsewhere;
 mod error;
-mod git;
+pub(crate) mod git;
 mod host_mounts;
 pub(crate) mod init;
 mod log_copy;
@@ -211,11 +211,7 @@ fn serve(
         text,
         policy,
     } = project;
-    let mut list = options_for(&user, policy.uses().callers);
-    if draft.is_some() {
-        // Overlayfs takes no other file for a name that it knows: ESTALE from then on.
-        list.push_str(",follow=no,entry_timeout=86400");
-    }
+    let list = options_for(&user, policy.uses().callers);
     let config = config(&arguments, &tree, list)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
@@ -313,7 +309,11 @@ fn git_directory(
         return Ok(None);
     }
     let (text, policy) = rules::of_git_directory(directory)?;
-    let list = options_for(&plan.user, policy.uses().callers);
+    let mut list = options_for(&plan.user, policy.uses().callers);
+    if arguments.draft.is_some() {
+        // It has no layer.
+        list.push_str(",ro");
+    }
     let config = config(arguments, &path, list)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     Ok(Some(Served {

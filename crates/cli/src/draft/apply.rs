@@ -14,6 +14,7 @@ use super::selection::{Selection, letter, quoted};
 use super::{DraftChoice, DraftError};
 use crate::error::system;
 use crate::output::{print, report};
+use crate::run::git::GitPlaces;
 use clap::Args;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, XattrFlags, fremovexattr, fsetxattr, fstat, mknodat,
@@ -28,6 +29,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
+use thrufs_hostdir::printable;
 
 /// Changes that are applied before what is on the disk leaves the layer.
 const BATCH: usize = 8192;
@@ -84,6 +86,8 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
         }
         return Ok(ExitCode::from(u8::from(is_left)));
     }
+    let home = std::env::var_os("HOME");
+    let git = GitPlaces::find(draft.record.tree(), home.as_deref());
     sides.keep_bases(&draft, &changes, true)?;
     let mut apply = Apply::new(&draft, &sides, &changes, states, arguments.theirs);
     let carried_out = apply.carry_out();
@@ -92,6 +96,9 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
         .map_err(io::Error::other)
         .map_err(system("apply the draft"))?;
     apply.report(draft.record.tree());
+    for warning in git.warnings_at_the_end(&draft.policy()?) {
+        report(format_args!("thrufs: {}", printable(&warning)));
+    }
     let rest = sides.changes()?;
     if rest.iter().all(|change| change.kind == Kind::Same) {
         drafts.discard_held(draft)?;

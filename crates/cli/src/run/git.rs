@@ -51,7 +51,7 @@ const PROGRAMS: &str = "\
     pager path process program proxy smtpserver smudge textconv tunnel vcs";
 
 #[derive(Debug, Default)]
-pub(super) struct GitPlaces {
+pub(crate) struct GitPlaces {
     tree: PathBuf,
     home: Option<PathBuf>,
     /// In the tree, relative to it, without what the profile names.
@@ -146,7 +146,7 @@ struct Configuration {
 impl GitPlaces {
     /// Of the repository to which `tree` belongs, an absolute path without symbolic links, with its submodules and
     /// working trees; and of the one that `$GIT_DIR` names.
-    pub(super) fn find(tree: &Path, home: Option<&OsStr>) -> GitPlaces {
+    pub(crate) fn find(tree: &Path, home: Option<&OsStr>) -> GitPlaces {
         let mut places = GitPlaces {
             tree: tree.into(),
             home: home.map(PathBuf::from),
@@ -309,7 +309,7 @@ impl GitPlaces {
     }
 
     /// What the user should know of what the command has left for git to do.
-    pub(super) fn warnings_at_the_end(&self, policy: &Policy) -> Vec<String> {
+    pub(crate) fn warnings_at_the_end(&self, policy: &Policy) -> Vec<String> {
         let mut found = Findings::default();
         for (directory, before) in &self.operations {
             let now = Operations::in_directory(directory);

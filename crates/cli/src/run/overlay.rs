@@ -9,7 +9,6 @@ use super::user::RunUser;
 use crate::draft::layer_directory;
 use crate::lookup;
 use crate::task::start_thread;
-use crate::waiting;
 use rustix::fs::{Mode, OFlags, fstat};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -17,13 +16,11 @@ use rustix::mount::{
     fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick,
     move_mount,
 };
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Child;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs_sys::cred;
 
 /// How long overlayfs keeps the names of files that the host replaces, as long as the view does.
@@ -71,27 +68,20 @@ pub(super) fn mount(view: OwnedFd, draft: OwnedFd, user: &RunUser) -> Result<(),
     }
 }
 
-/// Has overlayfs forget the names that are not in use, on a thread, until the process ends. It returns ESTALE for those
-/// that lead to another file of the view since.
-pub(super) fn look_again_until(process: &Child, tree: &Path) {
-    let Ok(ended) = pidfd_open(Pid::from_child(process), PidfdFlags::empty()) else {
-        return;
-    };
-    let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let Ok(top) = lookup::without_links(tree, flags, Mode::empty()) else {
-        return;
-    };
+/// Has overlayfs forget the names that are not in use, on a thread, until this process ends. It returns ESTALE for those
+/// that lead to another file of the view since. To be called before this process has another PID namespace for its
+/// children: it could start no thread any more.
+pub(super) fn look_again(tree: &Path) -> io::Result<()> {
+    let top = lookup::open_resolved(tree)?;
     let flags = FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC;
     // A reconfiguration that changes nothing drops them (shrink_dcache_sb).
     let forget = move || fspick(&top, "", flags).and_then(|context| fsconfig_reconfigure(&context));
-    let is_alive = move || {
-        let next = Some(Instant::now() + NAMES_TIMEOUT);
-        !waiting::readable([Some(ended.as_fd())], next)[0]
+    let look = move || {
+        while forget().is_ok() {
+            std::thread::sleep(NAMES_TIMEOUT);
+        }
     };
-    let _ = start_thread(
-        "thrufs-overlay",
-        move || while is_alive() && forget().is_ok() {},
-    );
+    start_thread("thrufs-overlay", look).map(drop)
 }
 
 fn overlay(view: &OwnedFd, draft: &OwnedFd) -> io::Result<OwnedFd> {

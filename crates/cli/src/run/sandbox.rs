@@ -393,12 +393,12 @@ impl Covered {
         let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
         mount_change("/", shared).map_err(failed_to("share the mounts with process 1"))?;
         let copies = Copies::open().map_err(failed_to("open the mount table"))?;
+        if orders.plan.draft.is_some() {
+            overlay::look_again(tree).map_err(failed_to("keep the overlay up to date"))?;
+        }
         cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
         let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
         let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
-        if orders.plan.draft.is_some() {
-            overlay::look_again_until(&child, tree);
-        }
         if let Some(host) = self.host {
             let served: Vec<_> = orders.directories.iter().map(Directory::path).collect();
             host.follow(&copies, &self.covers, &served, &child)?;

@@ -367,6 +367,17 @@ fn what_the_command_leaves_for_git_is_reported() {
         let named = names.split(' ').all(|name| said.contains(name));
         assert!(named && said.contains("git's index"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
+        // Of a draft, it is said when it comes to the tree.
+        let drafts = ground.drafts().0;
+        let stage = format!("{stage}.husky/pre-push");
+        let said = stderr(&ground.shell(&["--draft=left", &drafts], &stage));
+        assert!(!said.contains("git's index"), "{said}");
+        let mut apply = ground.starter(&ground.program);
+        let said = stderr(&run(apply.args(["draft", "apply", &drafts])));
+        assert!(
+            said.contains("git's index") && said.contains(".husky/pre-push"),
+            "{said}"
+        );
     }
     let Some(mut ground) = RunGround::new(Who::User) else {
         return;

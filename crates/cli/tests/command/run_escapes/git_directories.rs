@@ -163,6 +163,27 @@ fn git_works_where_its_directory_is_elsewhere_and_cannot_change_what_is_executed
     }
 }
 
+#[test]
+fn git_directory_outside_is_read_only_in_a_draft() {
+    for mut ground in grounds(EVERYONE) {
+        let [directory, _] = laid_out(&mut ground, 0, 0);
+        let script = format!(
+            "echo one >one; git status --short; git add one 2>&1 || touch {}/logs/x",
+            directory.display()
+        );
+        let output = ground.shell(&["--draft", &ground.drafts().0], &script);
+        let said = stdout(&output);
+        assert!(said.starts_with("?? one\n"), "{output:?}");
+        assert_eq!(said.matches("Read-only file system").count(), 1, "{said}");
+        assert!(
+            stderr(&output).contains("Read-only file system"),
+            "{output:?}"
+        );
+        assert!(!ground.tree.join("one").exists());
+        assert!(!directory.join("logs/x").exists());
+    }
+}
+
 /// A tree names what it likes. Nothing is shown, and what the command can change is said, unless it was named.
 #[test]
 fn git_directory_that_does_not_name_the_tree_is_not_served() {
