@@ -110,6 +110,8 @@ def run(*command, **more):
 
 
 def output(*command):
+    if not shutil.which(command[0]):
+        return ""
     found = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     return found.stdout.strip() if found.returncode == 0 else ""
 
