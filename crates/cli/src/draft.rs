@@ -55,7 +55,7 @@ pub(crate) struct ListArguments {
 /// Remove drafts, with all that is in them
 #[derive(Args)]
 pub(crate) struct DiscardArguments {
-    /// The drafts [default: the only one, or the only one of the project of the working directory]
+    /// The drafts [default: the only one of a tree around the working directory]
     #[arg(id = "NAME")]
     names: Vec<String>,
     #[command(flatten)]

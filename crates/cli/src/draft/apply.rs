@@ -4,13 +4,13 @@
 //! disk: whoever applies again after an interruption finds it equal on both sides. So that the rest of the draft still
 //! means the same, a directory that hides what the tree has beneath gets whiteouts instead before.
 
-use super::base::CHANGED;
+use super::base::{CHANGED, CREATED};
 use super::beneath::{TEMPORARY, is_temporary, names, open_directory, open_in, stat_at};
 use super::change::{Change, Kind};
-use super::changes::Sides;
+use super::changes::{Sides, is_root};
 use super::layer::Draft;
 use super::put::{Put, PutError, set_times};
-use super::selection::{Selection, letter, quoted};
+use super::selection::{Selection, is_of_git, letter, quoted};
 use super::{DraftChoice, DraftError};
 use crate::error::system;
 use crate::output::{print, report};
@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use thrufs_hostdir::printable;
+use thrufs_sys::cred;
 
 /// Changes that are applied before what is on the disk leaves the layer.
 const BATCH: usize = 8192;
@@ -90,7 +91,7 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
     let git = GitPlaces::find(draft.record.tree(), home.as_deref());
     sides.keep_bases(&draft, &changes, true)?;
     let mut apply = Apply::new(&draft, &sides, &changes, states, arguments.theirs);
-    let carried_out = apply.carry_out();
+    let carried_out = as_user_of(&draft, || apply.carry_out());
     let is_left = apply.states.contains(&State::Kept);
     carried_out
         .map_err(io::Error::other)
@@ -106,6 +107,23 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
         sides.keep_bases(&draft, &rest, false)?;
     }
     Ok(ExitCode::from(u8::from(is_left)))
+}
+
+/// As root, changes the tree of a user with the rights of that user, who may exchange what is in it meanwhile. (A tree of
+/// root's is changed with root's.)
+fn as_user_of<T>(draft: &Draft, work: impl FnOnce() -> Result<T, PutError>) -> Result<T, PutError> {
+    let ids = draft.record.ids;
+    if !is_root() || ids.uid != ids.shown_uid {
+        return work();
+    }
+    // Leaving id zero drops the capabilities about files.
+    cred::set_groups(&[ids.gid])?;
+    cred::set_fsgid(ids.gid)?;
+    cred::set_fsuid(ids.uid)?;
+    let done = work();
+    cred::set_fsuid(0)?;
+    cred::set_fsgid(0)?;
+    done
 }
 
 /// Decides what is done with each change, and says what is not applied.
@@ -126,7 +144,21 @@ fn states(arguments: &ApplyArguments, selection: &Selection, changes: &[Change])
             }
             (None, Some(_)) if arguments.theirs => State::Dropped,
             (None, Some(why)) if !arguments.force => {
-                say(why);
+                match change.path.ends_with(".git/index") {
+                    true => say(&format!(
+                        "{why} (`git reset` makes it agree with what is applied)"
+                    )),
+                    false => say(why),
+                }
+                State::Kept
+            }
+            // What the command has not seen, or what the history of the tree hangs on.
+            (None, Some(CREATED)) if change.layer.is_none() && !selection.names(&change.path) => {
+                say(&format!("{CREATED}; name it, to remove it"));
+                State::Kept
+            }
+            (None, Some(why)) if is_of_git(&change.path) && !selection.names_git() => {
+                say(&format!("{why}; name it, or .git, to replace it"));
                 State::Kept
             }
             _ => State::Todo,
@@ -203,9 +235,13 @@ impl<'a> Apply<'a> {
             if let Some(above) = change.path.parent().filter(|_| !change.in_layer) {
                 covered.entry(above).or_default().push(at);
             }
-            if let (Kind::Same, Some(layer), Some(tree)) =
-                (change.kind, &change.layer, &change.tree)
-            {
+            // A further name of what is protected would be a way to it.
+            if let (Kind::Same, Some(layer), Some(tree), false) = (
+                change.kind,
+                &change.layer,
+                &change.tree,
+                change.is_protected,
+            ) {
                 links.insert(layer.st_ino, (change.path.as_path(), tree.st_ino));
             }
         }

@@ -158,11 +158,12 @@ impl Bases {
             let path = change.path.as_os_str().as_bytes().to_vec();
             let was = match (self.0.get(&path), change.conflict, &change.tree) {
                 (Some(base), ..) => base.was,
+                (None, Some(CREATED), _) => Was::Absent,
                 (None, Some(_), _) => Was::InConflict,
                 (None, None, Some(stat)) => Was::File(Version::of(stat)),
                 (None, None, None) => Was::Absent,
             };
-            let removes_beneath = change.layer.is_none() || change.is_opaque;
+            let removes_beneath = change.removes_directory() || change.is_opaque;
             let is_directory = change.layer_type() == Some(FileType::Directory);
             let layer = change.layer.filter(|_| applies && is_directory);
             let base = Base {
@@ -191,7 +192,7 @@ impl Bases {
             (Some(Was::File(_)), None) => Some(REMOVED),
             (Some(Was::File(was)), Some(tree)) => found.is_changed(&was, tree).then_some(CHANGED),
             (None, Some(_)) if found.layer.is_none() => {
-                let above = path.parent().and_then(base);
+                let above = path.ancestors().skip(1).find_map(base);
                 match above.is_some_and(|above| above.removes_beneath) {
                     true => Some(CREATED),
                     false => found.conflict_by_time(),
@@ -240,7 +241,6 @@ impl Finding<'_> {
     fn conflict_by_time(&self) -> Option<&'static str> {
         let copied = self.copied.unwrap_or(self.since);
         match (self.are_directories(), self.tree) {
-            ((false, true), _) if self.layer.is_none() => None,
             (_, Some(tree)) => (change_time(tree) > copied).then_some(CHANGED),
             ((is_directory, _), None) if self.copied.is_some() => {
                 // A file that was renamed is a copy as well.

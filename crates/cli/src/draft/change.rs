@@ -29,6 +29,8 @@ pub(crate) struct Change {
     pub(super) in_layer: bool,
     /// A directory of the layer alone: of what the tree has beneath, nothing shows.
     pub(super) is_opaque: bool,
+    /// Whether the policy, or what it is, forbids to change it: for what is the same on both sides, too.
+    pub(super) is_protected: bool,
     /// Why it cannot be applied.
     pub(crate) refused: Option<String>,
     /// What happened in the tree meanwhile.

@@ -186,7 +186,7 @@ impl Sides {
                     in_tree,
                     is_opaque: change.is_opaque || !in_layer,
                     refused: refused.filter(|_| is_hidden || !in_tree),
-                    conflict: change.conflict.filter(|_| !in_tree),
+                    conflict: change.conflict.filter(|_| !in_tree || !in_layer),
                 });
             }
             found.push(change);
@@ -247,7 +247,11 @@ impl Sides {
             let found = || self.bases.conflict(&path, &finding);
             conflict = place.at.conflict.or_else(found);
         }
+        if is_temporary(name) && file.layer.is_some() {
+            refused = refused.or(Some("a name that apply uses".to_owned()));
+        }
         let change = Change {
+            is_protected: refused.is_some(),
             refused: refused.filter(|_| kind != Kind::Same),
             path,
             kind,

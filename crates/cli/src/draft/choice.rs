@@ -7,7 +7,7 @@ use clap::Args;
 /// Which draft, for commands that take paths.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DraftChoice {
-    /// The draft [default: the only one, or the only one of the project of the working directory]
+    /// The draft [default: the only one of a tree around the working directory]
     #[arg(long = "draft", value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]

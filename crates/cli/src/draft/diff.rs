@@ -79,8 +79,12 @@ pub(super) fn run(arguments: &DiffArguments) -> Result<ExitCode, DraftError> {
     let is_shown = |at: usize, change: &Change| {
         let is_directory =
             [change.layer_type(), change.tree_type()].contains(&Some(FileType::Directory));
+        let is_other =
+            |file_type: Option<FileType>| file_type.is_some_and(|it| it != FileType::Directory);
+        let has_other = is_other(change.layer_type()) || is_other(change.tree_type());
         let is_both = change.layer_type() == change.tree_type();
-        change.refused.is_none() && (!is_directory || is_both || is_alone(at, change))
+        let is_shown = !is_directory || has_other || is_both || is_alone(at, change);
+        change.refused.is_none() && is_shown
     };
     let shown = selected.iter().enumerate();
     let shown = shown

@@ -11,15 +11,17 @@ pub(crate) enum DraftError {
     None,
     #[error("there is no draft {0} (`thrufs draft list` has the names)")]
     NotFound(String),
+    #[error(
+        "no draft is of a tree around the working directory; there are: {names}; say which by {how}"
+    )]
+    Elsewhere { names: String, how: &'static str },
     #[error("there are several drafts: {names}; say which by {how}")]
     Several { names: String, how: &'static str },
     #[error(
         "bad name of a draft: {0:?}; use letters, digits, `.`, `_` and `-`, the first no `.` or `-`"
     )]
     BadName(String),
-    #[error(
-        "the draft {0} is in use by another thrufs: wait for its end, or give another name with --draft=NAME"
-    )]
+    #[error("the draft {0} is in use by another thrufs: wait for its end")]
     InUse(String),
     #[error(
         "the draft {0} is not complete, because its start or its removal was interrupted: `thrufs draft \

@@ -216,27 +216,31 @@ impl Drafts {
         })
     }
 
-    /// The only draft, or the only one of a tree around the working directory. `how` says how a name is given.
+    /// The only draft of a tree around the working directory; or the only one, if that is beneath the working
+    /// directory. `how` says how a name is given.
     pub(crate) fn only(&self, how: &'static str) -> Result<Draft, DraftError> {
-        let mut names = self.names()?;
-        if names.len() > 1 {
-            let here = std::env::current_dir().ok();
-            let all = names.clone();
-            names.retain(|name| {
-                let draft = self.named(name);
-                draft.is_ok_and(|draft| {
-                    here.as_deref()
-                        .is_some_and(|here| here.starts_with(draft.record.tree()))
-                })
-            });
-            if names.len() != 1 {
-                let names = if names.is_empty() { all } else { names };
-                let names = names.join(", ");
-                return Err(DraftError::Several { names, how });
-            }
+        let here = std::env::current_dir().unwrap_or_default();
+        let names = self.names()?;
+        let trees = |name: &String| Some(self.named(name).ok()?.record.tree().to_owned());
+        let mut fitting = names.clone();
+        fitting.retain(|name| trees(name).is_some_and(|tree| here.starts_with(tree)));
+        if let ([], [only]) = (&fitting[..], &names[..])
+            && trees(only).is_none_or(|tree| tree.starts_with(&here))
+        {
+            fitting.push(only.clone());
         }
-        let name = names.first().ok_or(DraftError::None)?;
-        self.named(name)
+        match &fitting[..] {
+            [name] => self.named(name),
+            [] if names.is_empty() => Err(DraftError::None),
+            [] => Err(DraftError::Elsewhere {
+                names: names.join(", "),
+                how,
+            }),
+            several => Err(DraftError::Several {
+                names: several.join(", "),
+                how,
+            }),
+        }
     }
 
     /// Removes a draft that no other process uses, also one that is not complete.

@@ -2,7 +2,6 @@
 
 use super::DraftError;
 use super::change::{Change, Kind};
-use rustix::fs::FileType;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use thrufs_hostdir::printable;
@@ -45,19 +44,33 @@ impl Selection {
             .map(Selection)
     }
 
+    /// Whether this path, and no directory around it, was given.
+    pub(super) fn names(&self, path: &Path) -> bool {
+        self.0.iter().any(|it| it == path)
+    }
+
+    /// Whether something in a git directory was given.
+    pub(super) fn names_git(&self) -> bool {
+        self.0.iter().any(|it| is_of_git(it))
+    }
+
     pub(super) fn has(&self, path: &Path) -> bool {
         self.0.is_empty() || self.0.iter().any(|it| path.starts_with(it))
     }
 }
 
+/// Whether it is a git directory, or in one.
+pub(super) fn is_of_git(path: &Path) -> bool {
+    path.iter().any(|name| name == ".git")
+}
+
 /// As git has it.
 pub(super) fn letter(change: &Change) -> char {
-    let is_file = |file_type| file_type == Some(FileType::RegularFile);
     match change.kind {
         Kind::Same => ' ',
         Kind::Created => 'A',
         Kind::Removed => 'D',
-        Kind::Changed if is_file(change.layer_type()) == is_file(change.tree_type()) => 'M',
+        Kind::Changed if change.layer_type() == change.tree_type() => 'M',
         Kind::Changed => 'T',
     }
 }

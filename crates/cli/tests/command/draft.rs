@@ -5,7 +5,7 @@ use crate::run_ground::{EVERYONE, RunGround, SECRET, Talk, USER, Who, grounds, o
 use rustix::fs::XattrFlags;
 use rustix::process::{Signal, kill_process};
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -228,6 +228,24 @@ fn files_of_others_are_read_in_a_draft_as_without_one() {
             draft.contains("denied"),
             ground.who == Who::RootOnTreeOfRoot
         );
+    }
+}
+
+#[test]
+fn what_takes_the_place_of_a_directory_is_shown_and_protected_files_get_no_further_name() {
+    for ground in of_both() {
+        let drafts = ground.drafts().0;
+        ground.make_directory(&ground.tree.join("d"));
+        ground.write(&ground.tree.join("d/x"), "x");
+        let hook = ground.tree.join(".git/hooks/pre-commit");
+        let script = "rm -r d; ln -s /etc d; ln .git/hooks/pre-commit name";
+        succeeded(&ground.shell(&["--draft", &drafts], script));
+        let shown = stdout(&thrufs_draft(&ground, &["diff", "--name-status"]));
+        assert_eq!(shown, "T\td\nD\td/x\nA\tname\n");
+        succeeded(&thrufs_draft(&ground, &["apply"]));
+        assert!(ground.tree.join("d").is_symlink());
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        assert_ne!(inode(&ground.tree.join("name")), inode(&hook));
     }
 }
 
