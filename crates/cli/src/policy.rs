@@ -1,7 +1,7 @@
 //! `thrufs policy check`: what a policy decides for files, and by which rule.
 
 mod answer;
-mod host_file;
+pub(crate) mod host_file;
 
 use crate::error::StartupError;
 use crate::options;

@@ -237,8 +237,9 @@ fn serve(
         );
     }
     // Also those of other trees, which the host may apply later.
-    let drafts = Drafts::places(&arguments.drafts, user.home.as_deref());
-    let covered = log.into_iter().chain(drafts);
+    let home = user.home.clone();
+    let drafts = Drafts::places(&arguments.drafts, home.as_deref());
+    let covered = log.into_iter().chain(drafts.iter().map(|it| it.0.clone()));
     let plan = SandboxPlan::new(
         &arguments,
         &tree,
@@ -278,6 +279,10 @@ fn serve(
     let mut warnings = git.warnings_at_the_end(&policy);
     if saved::state() != saved {
         warnings.push(SAVED_CHANGED.to_owned());
+    }
+    let drafts_now = Drafts::places(&arguments.drafts, home.as_deref());
+    if drafts.iter().any(|it| !drafts_now.contains(it)) {
+        warnings.push(DRAFTS_MOVED.to_owned());
     }
     if report.is_some() || !warnings.is_empty() || ended.is_err() {
         let _ = output::reset_terminal();
@@ -367,6 +372,9 @@ fn compose(
 
 const SAVED_CHANGED: &str = "run.toml, the saved options, was changed while the command ran: look at it before the \
                              next run (see --show)";
+
+const DRAFTS_MOVED: &str = "the directory of drafts, or one above, was moved or replaced while the command ran: do \
+                            not apply what is there now, nor what comes back";
 
 /// The name of the composed policy in messages.
 const POLICY_NAME: &str = "(rules of thrufs run)";

@@ -5,7 +5,7 @@
 //! means the same, a directory that hides what the tree has beneath gets whiteouts instead before.
 
 use super::base::{CHANGED, CREATED};
-use super::beneath::{TEMPORARY, is_temporary, names, open_directory, open_in, stat_at};
+use super::beneath::{TEMPORARY, is_temporary, names, open_directory, open_in, stat_at, type_of};
 use super::change::{Change, Kind};
 use super::changes::{Sides, is_root};
 use super::layer::Draft;
@@ -46,7 +46,8 @@ pub(crate) struct ApplyArguments {
     /// Files and directories of the tree [default: all]
     #[arg(id = "PATH")]
     paths: Vec<PathBuf>,
-    /// Replace what changed in the tree meanwhile
+    /// Replace what changed in the tree meanwhile. What came to it is removed, and what is in .git replaced, only
+    /// where a PATH names it
     #[arg(long, conflicts_with = "theirs")]
     force: bool,
     /// Keep what changed in the tree meanwhile, and drop it from the draft
@@ -97,12 +98,14 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
         .map_err(io::Error::other)
         .map_err(system("apply the draft"))?;
     apply.report(draft.record.tree());
+    let name = draft.name.clone();
     for warning in git.warnings_at_the_end(&draft.policy()?) {
         report(format_args!("thrufs: {}", printable(&warning)));
     }
     let rest = sides.changes()?;
     if rest.iter().all(|change| change.kind == Kind::Same) {
         drafts.discard_held(draft)?;
+        report(format_args!("thrufs: the draft {name} is removed"));
     } else {
         sides.keep_bases(&draft, &rest, false)?;
     }
@@ -142,7 +145,10 @@ fn states(arguments: &ApplyArguments, selection: &Selection, changes: &[Change])
                 say(why);
                 State::Kept
             }
-            (None, Some(_)) if arguments.theirs => State::Dropped,
+            (None, Some(_)) if arguments.theirs => {
+                report(format_args!("thrufs: {}: dropped", quoted(&change.path)));
+                State::Dropped
+            }
             (None, Some(why)) if !arguments.force => {
                 match change.path.ends_with(".git/index") {
                     true => say(&format!(
@@ -216,6 +222,8 @@ struct Apply<'a> {
     covered: HashMap<&'a Path, Vec<usize>>,
     /// Opaque directories that have got whiteouts instead.
     opened: BTreeSet<&'a Path>,
+    /// The directories of the tree, by device and inode: those that were seen, and those that were made.
+    directories: HashMap<&'a Path, (u64, u64)>,
     /// What is applied and in the layer.
     applied: Vec<usize>,
     counts: BTreeMap<&'static str, usize>,
@@ -230,8 +238,11 @@ impl<'a> Apply<'a> {
         keeps_theirs: bool,
     ) -> Apply<'a> {
         let mut covered: HashMap<&Path, Vec<usize>> = HashMap::new();
-        let mut links = HashMap::new();
+        let (mut links, mut directories) = (HashMap::new(), HashMap::new());
         for (at, change) in changes.iter().enumerate() {
+            if let (Some(FileType::Directory), Some(tree)) = (change.tree_type(), &change.tree) {
+                directories.insert(change.path.as_path(), identity(tree));
+            }
             if let Some(above) = change.path.parent().filter(|_| !change.in_layer) {
                 covered.entry(above).or_default().push(at);
             }
@@ -257,6 +268,7 @@ impl<'a> Apply<'a> {
             written: BTreeMap::new(),
             covered,
             opened: BTreeSet::new(),
+            directories,
             applied: Vec::new(),
             counts: BTreeMap::new(),
         }
@@ -369,7 +381,9 @@ impl<'a> Apply<'a> {
         let change = &self.changes[at];
         let (above, name) = split(&change.path);
         let tree = self.tree.get(&self.sides.tree, above)?;
-        let device = fstat(&tree)?.st_dev;
+        let stat = fstat(&tree)?;
+        self.must_be(above, &stat)?;
+        let device = stat.st_dev;
         if !self.written.contains_key(&device)
             && let Ok(directory) = open_in(&tree, ".".as_ref(), OFlags::RDONLY)
         {
@@ -400,12 +414,30 @@ impl<'a> Apply<'a> {
             .as_ref()
             .map(|(directory, name, inode)| (directory, *name, *inode));
         put(&upper).put(change, layer, linked)?;
+        if type_of(layer) == FileType::Directory {
+            let made = open_in(&tree, name, OFlags::PATH | OFlags::DIRECTORY)?;
+            // Just made, and not given away.
+            if !names(&made)?.is_empty() {
+                return Err(PutError::Conflict(CHANGED));
+            }
+            self.directories
+                .insert(&change.path, identity(&fstat(&made)?));
+        }
         if is_linked(change)
             && let Some(made) = stat_at(&tree, name)?
         {
             self.links.insert(layer.st_ino, (&change.path, made.st_ino));
         }
         Ok(())
+    }
+
+    /// Whoever may write to the tree may have put another directory in the place of one.
+    fn must_be(&self, path: &Path, now: &Stat) -> Result<(), PutError> {
+        let expected = self.directories.get(path);
+        match expected.is_none_or(|expected| *expected == identity(now)) {
+            true => Ok(()),
+            false => Err(PutError::Conflict(CHANGED)),
+        }
     }
 
     /// The states of what is beneath.
@@ -454,10 +486,7 @@ impl<'a> Apply<'a> {
                 .tree
                 .as_ref()
                 .filter(|_| is_directory_on_both(change));
-            let now = fstat(&directory)?;
-            if seen.is_some_and(|seen| seen.st_ino != now.st_ino) {
-                return Err(PutError::Conflict(CHANGED));
-            }
+            self.must_be(&change.path, &fstat(&directory)?)?;
             put.give_attributes(&open_in(&upper, name, flags)?, &directory, layer, seen)?;
             let mode = Mode::from_raw_mode(self.sides.mode_of(layer));
             rustix::fs::fchmod(&directory, mode)?;
@@ -613,6 +642,10 @@ impl<'a> Apply<'a> {
         };
         print(format!("applied to {}: {counts}\n", tree.display()));
     }
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// Whether the file has other names in the layer, too.

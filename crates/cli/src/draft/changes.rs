@@ -17,12 +17,13 @@ use super::beneath::{
 use super::change::{Change, Kind, Time};
 use super::layer::{Draft, DraftIds};
 use crate::error::system;
+use crate::policy::host_file::{attributes_in, head_of};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags, fstat, statx};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -458,21 +459,15 @@ struct Candidate<'a> {
 
 impl AttributeSource for Candidate<'_> {
     fn attributes(&self) -> Option<Attributes> {
-        Some(Attributes {
-            uid: self.stat.st_uid,
-            gid: self.stat.st_gid,
-            mode: self.stat.st_mode,
-            size: self.stat.st_size as u64,
-        })
+        Some(attributes_in(self.stat))
     }
 
     fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let file = File::from(open_in(self.directory, self.name, flags).ok()?);
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        file.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
-        buffer[..head.len()].copy_from_slice(&head);
-        Some(head.len())
+        head_of(
+            open_in(self.directory, self.name, flags).ok()?.into(),
+            buffer,
+        )
     }
 }
 

@@ -8,6 +8,7 @@ use super::change::{Change, Kind};
 use super::changes::Sides;
 use super::selection::{Selection, letter, quoted, quoted_after};
 use super::{DraftChoice, DraftError};
+use crate::error::system;
 use crate::output::{lines_of, report};
 use clap::Args;
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token, sources::byte_lines};
@@ -76,24 +77,26 @@ pub(super) fn run(arguments: &DiffArguments) -> Result<ExitCode, DraftError> {
         let next = selected.get(at + 1);
         next.is_none_or(|next| !next.path.starts_with(&change.path))
     };
+    // Of a directory that comes or goes, what is in it says so, but for a mode that is not a usual one.
     let is_shown = |at: usize, change: &Change| {
-        let is_directory =
-            [change.layer_type(), change.tree_type()].contains(&Some(FileType::Directory));
-        let is_other =
-            |file_type: Option<FileType>| file_type.is_some_and(|it| it != FileType::Directory);
-        let has_other = is_other(change.layer_type()) || is_other(change.tree_type());
-        let is_both = change.layer_type() == change.tree_type();
-        let is_shown = !is_directory || has_other || is_both || is_alone(at, change);
-        change.refused.is_none() && is_shown
+        let directory = Some(FileType::Directory);
+        let types = (change.layer_type(), change.tree_type());
+        let is_usual = change.layer.is_none_or(|it| it.st_mode & 0o7002 == 0);
+        let is_told = types == (directory, None) && is_usual || types == (None, directory);
+        change.refused.is_none() && (!is_told || is_alone(at, change))
     };
     let shown = selected.iter().enumerate();
     let shown = shown
         .filter(|(at, change)| is_shown(*at, change))
         .map(|(_, change)| *change);
     let mut screen = Screen::open(!arguments.no_pager);
-    // A pager that has ended wants no more.
-    let _ = show(arguments, &sides, shown, &mut screen);
+    let written = show(arguments, &sides, shown, &mut screen).and_then(|()| io::stdout().flush());
     screen.close();
+    match written {
+        // A pager that has ended wants no more.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written.map_err(system("write the difference"))?,
+    }
     for change in selected {
         let path = quoted(&change.path);
         if let Some(why) = &change.refused {

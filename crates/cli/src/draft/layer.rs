@@ -19,7 +19,7 @@ use crate::source;
 use clap::{Args, ValueHint};
 use rustix::fs::{
     AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags, flock, fstat, mkdirat,
-    openat, openat2, statx,
+    openat, openat2, stat, statx,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -150,16 +150,20 @@ impl Drafts {
         }
     }
 
-    /// Where drafts of this user, and of another with this home directory, may be.
-    pub(crate) fn places(place: &DraftPlace, home: Option<&OsStr>) -> Vec<PathBuf> {
+    /// Where drafts of this user, and of another with this home directory, may be; each with device and inode.
+    pub(crate) fn places(place: &DraftPlace, home: Option<&OsStr>) -> Vec<(PathBuf, [u64; 2])> {
         let state = home.map(|home| Path::new(home).join(".local/state"));
         let paths = [
             place.draft_dir.clone(),
             path_of(&DraftPlace::default()).ok(),
             state.map(|state| state.join(IN_STATE)),
         ];
-        let paths = paths.into_iter().flatten();
-        let mut found: Vec<PathBuf> = paths.filter_map(|it| it.canonicalize().ok()).collect();
+        let found = paths.into_iter().flatten().filter_map(|path| {
+            let path = path.canonicalize().ok()?;
+            let stat = stat(&path).ok()?;
+            Some((path, [stat.st_dev, stat.st_ino]))
+        });
+        let mut found: Vec<_> = found.collect();
         found.dedup();
         found
     }

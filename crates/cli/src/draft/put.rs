@@ -6,7 +6,7 @@
 //! leave the temporary name, which depends on the draft and the path: the next one removes it.
 
 use super::base::{CHANGED, CREATED, is_unchanged, is_untouched};
-use super::beneath::{attributes, open_in, stat_at, target, type_of};
+use super::beneath::{attributes, names, open_in, stat_at, target, type_of};
 use super::change::Change;
 use super::changes::{Sides, is_root};
 use crate::lookup::is_same;
@@ -191,6 +191,9 @@ impl Put<'_> {
                 mkdirat(tree, name, Mode::RWXU)?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 let made = open_in(tree, name.as_ref(), flags)?;
+                if !names(&made)?.is_empty() {
+                    return Err(PutError::Conflict(CHANGED));
+                }
                 let from = open_in(self.upper, self.name, flags)?;
                 self.give_attributes(&from, &made, layer, seen)?;
                 // What is in it is yet to come.
@@ -212,9 +215,7 @@ impl Put<'_> {
             }
             kind @ (FileType::Fifo | FileType::Socket) => {
                 mknodat(tree, name, kind, private, 0)?;
-                self.give_name_attributes(layer, seen)?;
-                let made = open_in(tree, name.as_ref(), OFlags::PATH)?;
-                Ok(thrufs_sys::attr::chmod(made, self.sides.mode_of(layer))?)
+                self.give_name_attributes(layer, seen)
             }
             _ => Err(Errno::PERM.into()),
         }
@@ -260,13 +261,20 @@ impl Put<'_> {
         Ok(())
     }
 
-    /// Owner and times of what cannot be opened.
+    /// Owner, mode and times of what cannot be opened. Whoever may write to the directory may have put another file in
+    /// its place: none of another type gets them.
     fn give_name_attributes(&self, layer: &Stat, seen: Option<&Stat>) -> Result<(), PutError> {
-        let (tree, name, flags) = (self.tree, self.temporary, AtFlags::SYMLINK_NOFOLLOW);
-        let made = stat_at(tree, name.as_ref())?.ok_or(Errno::NOENT)?;
-        let (uid, gid) = self.owner(layer, seen, &made)?;
-        chownat(tree, name, uid, gid, flags)?;
-        Ok(utimensat(tree, name, &times(layer), flags)?)
+        let made = open_in(self.tree, self.temporary.as_ref(), OFlags::PATH)?;
+        let stat = fstat(&made)?;
+        if type_of(&stat) != type_of(layer) || stat.st_nlink != 1 {
+            return Err(PutError::Conflict(CHANGED));
+        }
+        let (uid, gid) = self.owner(layer, seen, &stat)?;
+        chownat(&made, "", uid, gid, AtFlags::EMPTY_PATH)?;
+        if type_of(layer) != FileType::Symlink {
+            thrufs_sys::attr::chmod(&made, self.sides.mode_of(layer))?;
+        }
+        Ok(set_times(&made, layer)?)
     }
 
     /// The owner and group to be given to a file that was made. An ordinary user keeps those of the one before.
@@ -298,9 +306,9 @@ pub(super) fn times(stat: &Stat) -> Timestamps {
     }
 }
 
-/// Sets the times of a directory, also by an `O_PATH` descriptor.
-pub(super) fn set_times(directory: &OwnedFd, stat: &Stat) -> rustix::io::Result<()> {
-    utimensat(directory, "", &times(stat), AtFlags::EMPTY_PATH)
+/// Sets the times of a file, also by an `O_PATH` descriptor.
+pub(super) fn set_times(file: &OwnedFd, stat: &Stat) -> rustix::io::Result<()> {
+    utimensat(file, "", &times(stat), AtFlags::EMPTY_PATH)
 }
 
 /// Copies the bytes, and leaves holes where there are holes.

@@ -143,21 +143,28 @@ impl Found {
 
 impl AttributeSource for Found {
     fn attributes(&self) -> Option<Attributes> {
-        Some(Attributes {
-            uid: self.stat.st_uid,
-            gid: self.stat.st_gid,
-            mode: self.stat.st_mode,
-            size: self.stat.st_size as u64,
-        })
+        Some(attributes_in(&self.stat))
     }
 
     fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        let file = self.open().ok()?;
-        file.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
-        buffer[..head.len()].copy_from_slice(&head);
-        Some(head.len())
+        head_of(self.open().ok()?, buffer)
     }
+}
+
+pub(crate) fn attributes_in(stat: &Stat) -> Attributes {
+    Attributes {
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        mode: stat.st_mode,
+        size: stat.st_size as u64,
+    }
+}
+
+pub(crate) fn head_of(file: File, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    file.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
+    buffer[..head.len()].copy_from_slice(&head);
+    Some(head.len())
 }
 
 #[cfg(test)]

@@ -238,15 +238,34 @@ fn what_takes_the_place_of_a_directory_is_shown_and_protected_files_get_no_furth
         ground.make_directory(&ground.tree.join("d"));
         ground.write(&ground.tree.join("d/x"), "x");
         let hook = ground.tree.join(".git/hooks/pre-commit");
-        let script = "rm -r d; ln -s /etc d; ln .git/hooks/pre-commit name";
+        let script = "rm -r d; ln -s /etc d; ln .git/hooks/pre-commit name
+            mkdir open usual; chmod 777 open; touch open/x usual/x";
         succeeded(&ground.shell(&["--draft", &drafts], script));
         let shown = stdout(&thrufs_draft(&ground, &["diff", "--name-status"]));
-        assert_eq!(shown, "T\td\nD\td/x\nA\tname\n");
+        let expected = "T d,D d/x,A name,A open,A open/x,A usual/x,";
+        assert_eq!(shown.replace('\t', " ").replace('\n', ","), expected);
         succeeded(&thrufs_draft(&ground, &["apply"]));
         assert!(ground.tree.join("d").is_symlink());
         let inode = |path: &Path| fs::metadata(path).unwrap().ino();
         assert_ne!(inode(&ground.tree.join("name")), inode(&hook));
     }
+}
+
+/// Whose the tree is may put a directory of root's in the place of its own.
+#[test]
+fn root_applies_to_the_tree_of_a_user_with_the_rights_of_that_user() {
+    let Some(ground) = RunGround::new(Who::RootOnTreeOfUser) else {
+        return;
+    };
+    let drafts = ground.drafts().0;
+    let place = ground.tree.join("d");
+    ground.make_directory(&place);
+    succeeded(&ground.shell(&["--draft", &drafts], "touch d/new new; mkfifo d/pipe"));
+    chown(&place, Some(0), Some(0)).unwrap();
+    let output = thrufs_draft(&ground, &["apply"]);
+    fails(&output, 1, "d/new: not applied: Permission denied");
+    assert!(!place.join("new").exists() && !place.join("pipe").exists());
+    assert!(ground.tree.join("new").exists());
 }
 
 #[test]
@@ -387,4 +406,12 @@ fn drafts_that_were_moved_are_reported() {
             .exists()
     );
     assert!(!ground.tree.join("x").exists());
+    // Without a draft of its own, too.
+    fs::rename(ground.home.join("state"), ground.home.join(".local/state")).unwrap();
+    assert!(!stderr(&ground.shell(&[], "true")).contains("directory of drafts"));
+    let said = stderr(&ground.shell(&[], &script));
+    assert!(
+        said.contains("the directory of drafts, or one above, was moved"),
+        "{said}"
+    );
 }
