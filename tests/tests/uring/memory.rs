@@ -29,7 +29,7 @@ fn resident_kib(process: u32) -> u64 {
 }
 
 /// Past the page cache: with an aligned buffer, one call is one request.
-fn move_much_data(path: &Path) {
+fn move_much_data(path: &Path) -> File {
     let file: File = OpenOptions::new()
         .read(true)
         .write(true)
@@ -46,6 +46,7 @@ fn move_much_data(path: &Path) {
         file.write_all_at(buffer, at).unwrap();
         file.read_exact_at(buffer, at).unwrap();
     }
+    file
 }
 
 /// The threads of a process that may run on one CPU alone.
@@ -66,11 +67,14 @@ fn large_requests_of_one_cpu_are_copied_on_all() {
     let at_first = bound_threads(worker);
     assert!(at_first >= cpus().len(), "each queue has threads");
     let copies = |cpu| on_cpu(cpu, || move_much_data(&path));
+    // A close is a small request, after which they are back.
+    let mut open = Vec::new();
     wait_until("threads to be free", || {
-        copies(cpus()[0]);
+        open.push(copies(cpus()[0]));
         bound_threads(worker) < at_first
     });
     wait_until("threads to be back", || bound_threads(worker) == at_first);
+    drop(open);
     server.stop();
 }
 
@@ -90,7 +94,9 @@ fn gives_memory_back(lower: Lower, options: &str) {
                 scope.spawn(move || on_cpu(cpu, || move_much_data(&path)))
             })
             .collect();
-        asking.into_iter().for_each(|asks| asks.join().unwrap());
+        asking
+            .into_iter()
+            .for_each(|asks| drop(asks.join().unwrap()));
         resident_kib(worker)
     });
     let most_left = idle + LEFT_KIB_MAX * cpus().len() as u64;

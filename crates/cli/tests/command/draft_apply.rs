@@ -449,6 +449,63 @@ fn conflicts_leave_the_draft_with_theirs() {
     }
 }
 
+fn in_trees(who: Who, check: impl FnOnce(&Trees, &Path)) {
+    if let Some(ground) = RunGround::new(who) {
+        let trees = Trees::new(ground);
+        check(&trees, &trees.ground.tree);
+    }
+}
+
+#[test]
+fn directory_stays_in_which_something_is_hidden() {
+    in_trees(Who::User, |trees, tree| {
+        trees.outside(tree, "mkdir d; echo s >d/.env; echo x >d/x");
+        trees.draft(&[], "rm -r d");
+        let output = trees.run("diff", &["--name-status"]);
+        assert_eq!(ground::stdout(&output), "D\td/x\n");
+        let said = ground::stderr(&output);
+        let why = "d: will not be applied: it has files that the policy hides";
+        assert!(said.contains(why) && !said.contains(".env"), "{said}");
+    });
+}
+
+#[test]
+fn file_of_root_s_gets_no_set_id_bits() {
+    in_trees(Who::RootOnTreeOfRoot, |trees, tree| {
+        trees.draft(&[], "echo x >s; chmod 6755 s");
+        trees.apply(&[]);
+        let mode = fs::metadata(tree.join("s")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755);
+    });
+}
+
+#[test]
+fn force_replaces_what_is_in_git_where_that_is_named() {
+    in_trees(Who::User, |trees, tree| {
+        let config = tree.join(".git/config");
+        trees.draft(&["--profile", "none"], "echo draft >.git/config");
+        trees.outside(tree, "echo host >.git/config");
+        let output = trees.run("apply", &["--force"]);
+        ground::fails(&output, 1, "name it, or .git, to replace it");
+        assert_eq!(fs::read_to_string(&config).unwrap(), "host\n");
+        trees.apply(&["--force", ".git"]);
+        assert_eq!(fs::read_to_string(&config).unwrap(), "draft\n");
+    });
+}
+
+#[test]
+fn draft_of_another_tree_has_to_be_named() {
+    in_trees(Who::User, |trees, _| {
+        trees.draft(&[], "echo x >x");
+        let mut command = trees.ground.starter(&trees.ground.program);
+        command
+            .args(["draft", "diff", "--draft-dir"])
+            .arg(&trees.drafts);
+        let output = ground::run(command.current_dir(&trees.ground.sibling));
+        ground::fails(&output, 1, "no draft is of a tree around");
+    });
+}
+
 #[test]
 fn parts_of_a_draft_are_applied_without_changing_the_rest() {
     for ground in grounds([Who::User, Who::RootOnTreeOfRoot]) {

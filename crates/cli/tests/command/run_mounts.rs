@@ -24,7 +24,7 @@ fn what_the_host_unmounts_is_unmounted_in_runs_of_root() {
             &elsewhere
         ));
         let script = format!(
-            "cd {0}; cat file; echo; echo up; read go; cd /; while test -e {0}/file; do sleep 0.01; done; \
+            "cd {0}; cat file; echo; echo up; read go; cd /; for _ in $(seq 1000); do test -e {0}/file || break; sleep 0.01; done; \
              echo looked; read go",
             elsewhere.display()
         );
@@ -66,7 +66,7 @@ fn what_covers_the_tree_stays_when_the_host_unmounts_it() {
     mount_tmpfs(&probe);
     fs::write(probe.join("file"), "").unwrap();
     let script = format!(
-        "echo up; read go; while test -e {}/file; do sleep 0.01; done; cat {}",
+        "echo up; read go; for _ in $(seq 1000); do test -e {}/file || break; sleep 0.01; done; cat {}",
         probe.display(),
         secret.display()
     );

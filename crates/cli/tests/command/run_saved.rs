@@ -134,6 +134,7 @@ fn saved_options_that_are_wrong_or_of_others_are_refused() {
     ground.write(&ground.tree.join("thrufs/run.toml"), "");
     command.env("XDG_CONFIG_HOME", &ground.tree).arg("true");
     fails(&run(&mut command), 125, "it is in the tree");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     std::os::unix::fs::chown(&file, Some(1), None).unwrap();
     fails(&ground.shell(&[], "true"), 125, "must belong to the user");
 }
