@@ -25,7 +25,7 @@ pub use extensions::Extensions;
 pub use flags::*;
 pub use ids::{BackingId, FileHandle, Generation, LockOwner, NodeId, Unique};
 pub use name::{BadName, NAME_BYTES_MAX, Name};
-pub use notify::{Notification, NotifyCode};
+pub use notify::{Notification, NotifyCode, UNIQUE_RESEND};
 pub use opcode::Opcode;
 pub use parse_error::{ParseError, ParseErrorKind};
 pub use reply::Reply;

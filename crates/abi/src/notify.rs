@@ -7,6 +7,9 @@ use crate::layout::{
 };
 use zerocopy::IntoBytes;
 
+/// The bit of [`Unique`] that marks a request that the kernel sends again (`FUSE_UNIQUE_RESEND`).
+pub const UNIQUE_RESEND: u64 = 1 << 63;
+
 /// Codes of notifications (`enum fuse_notify_code`), in the place of a reply's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]

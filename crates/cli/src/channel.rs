@@ -53,6 +53,9 @@ pub(crate) enum Order {
     Control(#[serde(skip)] Descriptors),
     /// The socket for [`callers`](crate::callers) queries; before [`Serve`](Self::Serve).
     CallerQueries(#[serde(skip)] Descriptors),
+    /// What outlives the worker of a mount: the journal, the ledger, the socket of the strongbox; before
+    /// [`Serve`](Self::Serve).
+    Record(#[serde(skip)] Descriptors),
     /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)), if it has one: before
     /// [`Serve`](Self::Serve) and [`Share`](Self::Share), and after each reload.
     Policy(#[serde(skip)] Descriptors),
@@ -110,6 +113,7 @@ impl Message for Order {
             | Order::Control(all)
             | Order::CallerQueries(all)
             | Order::Policy(all)
+            | Order::Record(all)
             | Order::Mounted(all)
             | Order::Connection(all) => all,
             _ => &[],
@@ -120,6 +124,7 @@ impl Message for Order {
         Some(match self {
             Order::Serve(_, all) => (all, 0..=3),
             Order::Connection(all) => (all, 4..=4 + 2 * CALLERS_MAX),
+            Order::Record(all) => (all, 3..=3),
             Order::Policy(files) => (files, 1..=2),
             Order::Mounted(file) => (file, 0..=1),
             Order::Share(_, one) | Order::Control(one) | Order::CallerQueries(one) => (one, 1..=1),

@@ -31,7 +31,6 @@ mod id_maps;
 mod incoming;
 pub(crate) mod launch;
 pub(crate) mod listener;
-mod strongbox;
 mod supervisor;
 mod tree;
 pub(crate) mod worker;

@@ -8,6 +8,7 @@
 
 mod death;
 mod events;
+mod resume;
 mod stop;
 mod stuck;
 
@@ -27,6 +28,7 @@ use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
 use crate::watcher::receive_setup;
+use resume::Given;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -62,6 +64,11 @@ struct MountSupervisor {
     early_signal: Option<i32>,
     /// Removed on drop.
     control: Option<ControlSocket>,
+    given: Given,
+    /// Killed workers of which something may be stuck in the kernel.
+    left: Vec<Process>,
+    /// When a worker that is to go on has to have begun.
+    begins_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -150,11 +157,12 @@ impl MountSupervisor {
             device
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
-            let policy = policy.as_ref().map(PolicyFiles::for_worker).transpose()?;
-            let worker = start_worker(&config, &device, sources, listener, policy)?;
-            Ok((auto_unmount, worker))
+            let mut given = Given::new(&config, sources, listener, policy)?;
+            let (orders, sources) = given.orders()?;
+            let worker = start_worker(&config, &device, sources, orders)?;
+            Ok((auto_unmount, worker, given))
         });
-        let (auto_unmount, worker) = started.inspect_err(|_| {
+        let (auto_unmount, worker, given) = started.inspect_err(|_| {
             if !privileged {
                 let _ = target.unmount(true);
             }
@@ -173,6 +181,9 @@ impl MountSupervisor {
             announced: false,
             early_signal: None,
             control,
+            given,
+            left: Vec::new(),
+            begins_until: None,
         };
         let mut mounting = None;
         match supervisor.mount(place, &mut mounting) {
@@ -340,7 +351,7 @@ impl MountSupervisor {
             return self.stop(number);
         }
         loop {
-            match self.next_event(None, None) {
+            match self.next_event(None, self.begins_until) {
                 MountEvent::Signal(SIGUSR1) => {
                     let _ = self.worker.channel.send(&Order::Statistics);
                 }
@@ -352,25 +363,32 @@ impl MountSupervisor {
                 MountEvent::Signal(number) | MountEvent::Worker(Notice::Signalled(number)) => {
                     return self.stop(number);
                 }
+                MountEvent::WorkerEnded if self.resume() => {}
                 MountEvent::WorkerEnded => return self.on_worker_exit(),
                 MountEvent::WorkerStuck => return self.on_stuck(),
                 MountEvent::Abandoned => return self.stop_at_once("the mount does not answer"),
+                MountEvent::Worker(Notice::Ready) => self.begins_until = None,
+                MountEvent::Worker(Notice::Failed(why)) => tracing::error!("{why}"),
                 MountEvent::Worker(message) => {
                     tracing::debug!(?message, "unexpected worker message");
                 }
-                MountEvent::TaskDone | MountEvent::Deadline => {}
+                MountEvent::Deadline => self.on_late_begin(),
+                MountEvent::TaskDone => {}
             }
         }
     }
 
     /// Reloads the policy. A bad one changes nothing.
-    fn reload(&self) {
+    fn reload(&mut self) {
         let Some(path) = &self.config.server.policy else {
             return;
         };
-        let policy = PolicyFiles::open(path, &self.config.serving);
-        match policy.and_then(|files| files.for_worker()) {
-            Ok(policy) => self.worker.tell(&policy),
+        let opened = PolicyFiles::open(path, &self.config.serving);
+        match opened.and_then(|files| Ok((files.for_worker()?, files))) {
+            Ok((policy, files)) => {
+                self.worker.tell(&policy);
+                self.given.policy = Some(files);
+            }
             Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
@@ -386,27 +404,24 @@ pub(crate) fn begin(server: &ServerConfig) -> Result<(Log, SignalFd), StartupErr
     Ok((log, signals.map_err(system("receive signals"))?))
 }
 
-/// Starts the worker of a mount. `sources` are as for [`run`]; `listener` is that of the control socket.
+/// Starts the worker of a mount. `sources` are as for [`run`]; `orders` come before [`Order::Serve`].
 pub(crate) fn start_worker(
     config: &MountConfig,
     device: &OwnedFd,
     sources: Vec<OwnedFd>,
-    listener: Option<OwnedFd>,
-    policy: Option<Order>,
+    orders: Vec<Order>,
 ) -> Result<Process, StartupError> {
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
     let about = callers::begin().map_err(system("create a socket for the worker"))?;
     let device = device.try_clone().map_err(system("duplicate the device"))?;
     let all = [device].into_iter().chain(sources).collect();
-    let given = [
-        policy,
-        listener.map(|listener| Order::Control(vec![listener])),
-        Some(Order::CallerQueries(vec![about])),
-        Some(Order::Serve(Box::new(config.clone()), all)),
+    let last = [
+        Order::CallerQueries(vec![about]),
+        Order::Serve(Box::new(config.clone()), all),
     ];
-    for message in given.iter().flatten() {
-        let said = worker.channel.send(message);
+    for message in orders.into_iter().chain(last) {
+        let said = worker.channel.send(&message);
         said.map_err(system("send to the worker"))?;
     }
     Ok(worker)

@@ -22,6 +22,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) control: Option<OwnedFd>,
     pub(crate) callers: Option<OwnedFd>,
     pub(crate) policy: Option<PolicyFiles>,
+    pub(crate) record: Vec<OwnedFd>,
 }
 
 /// Receives until the message that says what to serve.
@@ -31,6 +32,7 @@ pub(crate) fn receive_setup(supervisor: &ToParent) -> Option<(WorkerSetup, Order
         match supervisor.receive() {
             Ok(Some(Order::Control(mut socket))) => setup.control = socket.pop(),
             Ok(Some(Order::CallerQueries(mut socket))) => setup.callers = socket.pop(),
+            Ok(Some(Order::Record(all))) => setup.record = all,
             Ok(Some(Order::Policy(files))) => setup.policy = PolicyFiles::received(files),
             Ok(Some(message)) => return Some((setup, message)),
             Ok(None) => return None,

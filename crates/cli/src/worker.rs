@@ -12,6 +12,7 @@ use crate::control::answer::{Served, Subject};
 use crate::control::connection::Answer;
 use crate::control::server::answer_all;
 use crate::mounting;
+use crate::strongbox::OfSupervisor;
 use crate::watcher::Watched;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -19,8 +20,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use thrufs::NodeId;
-use thrufs::session::{self, Session, SessionConfig, SessionError, SessionHandle, Threads};
-use thrufs_hostdir::{HostDir, Programs};
+use thrufs::session::{
+    self, Journal, Session, SessionConfig, SessionError, SessionHandle, Threads,
+};
+use thrufs_hostdir::{HostDir, Ledger, Programs};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM};
 
 /// The process (see [`Role::Worker`](crate::process::Role::Worker)).
@@ -42,6 +45,17 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
     let source = unprivileged.isolate(source, descriptors.next());
     let callers = unprivileged.callers.take().map(Callers::new).map(Arc::new);
     resources.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
+    let journal = match <[OwnedFd; 3]>::try_from(std::mem::take(&mut unprivileged.record)) {
+        Ok([journal, ledger, strongbox]) => {
+            resources.ledger = Some(Ledger::from(ledger));
+            let strongbox = OfSupervisor::new(strongbox, 1);
+            strongbox.fetch();
+            resources.strongbox = Some(Arc::new(strongbox));
+            Some(Journal::from_memory(journal)?)
+        }
+        Err(_) => None,
+    };
+    let deaths = journal.as_ref().map_or(0, Journal::deaths);
     let followed = config.serving.follows().then_some(config.source);
     let file_system = Arc::new(HostDir::from_fd(source, config.serving, resources)?);
     let session_config = SessionConfig {
@@ -55,10 +69,19 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
     };
     let callers = callers.map(|callers| callers as Arc<dyn session::Callers>);
     let served = Arc::clone(&file_system);
-    let session = Session::with_callers(Arc::clone(&served), device, session_config, callers)?;
+    let session = match journal {
+        Some(journal) => Session::journaled(
+            Arc::clone(&served),
+            device,
+            session_config,
+            callers,
+            journal,
+        )?,
+        None => Session::with_callers(Arc::clone(&served), device, session_config, callers)?,
+    };
     let subject = Arc::new(Subject {
         place: config.mountpoint.clone(),
-        served: Served::Mount(file_system, session.handle()),
+        served: Served::Mount(file_system, session.handle(), deaths),
     });
     let watched = MountWatch {
         handle: session.handle(),

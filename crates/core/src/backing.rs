@@ -53,6 +53,38 @@ impl Backings {
         })
     }
 
+    /// Goes on with the registration of a process that died, on the same connection.
+    ///
+    /// # Errors
+    /// `ENOTCONN` without a connection, `EEXIST` for one that is known here, `EINVAL` for what is none.
+    pub fn adopt(&self, id: BackingId) -> Result<Backing> {
+        if self.device.strong_count() == 0 {
+            return Err(Errno::ENOTCONN);
+        }
+        if id.0 <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        if !self.registered.lock().insert(id.0) {
+            return Err(Errno::EEXIST);
+        }
+        let backings = self.clone();
+        Ok(Backing { id, backings })
+    }
+
+    /// Ends those registrations up to `highest` that a process which died has left, and that were not
+    /// [adopted](Self::adopt): one system call for each number.
+    pub fn give_up_others(&self, highest: BackingId) {
+        for id in 1..=highest.0 {
+            let Some(device) = self.device.upgrade() else {
+                return;
+            };
+            if !self.registered.lock().contains(&id) {
+                // Most have ended.
+                let _ = fuse_dev::backing_close(&*device, id);
+            }
+        }
+    }
+
     /// The number of registrations.
     pub fn registered(&self) -> usize {
         self.registered.lock().len()

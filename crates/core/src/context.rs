@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::interrupt::{InterruptToken, Interrupts};
 use crate::notify::PollHandle;
-use thrufs_abi::{Extensions, Opcode, Request, Unique};
+use thrufs_abi::{Extensions, Opcode, Request, UNIQUE_RESEND, Unique};
 
 /// What a request says about its caller, and what the serving thread may do for it.
 ///
@@ -54,7 +54,7 @@ impl<'a> Context<'a> {
 
     /// The request's number, unique on this connection while the request is open.
     pub fn unique(&self) -> Unique {
-        self.unique
+        Unique(self.unique.0 & !UNIQUE_RESEND)
     }
 
     /// The request's operation.

@@ -142,6 +142,11 @@ impl Notifier {
         })
     }
 
+    /// The kernel sends what another process has read, and not answered, again.
+    pub(crate) fn resend_now(&self) -> Result<()> {
+        self.send(&Notification::Resend)
+    }
+
     fn send_waiting(&self, notification: &Notification<'_>) -> Result<()> {
         if SERVES.get() {
             return Err(Errno::EDEADLK);

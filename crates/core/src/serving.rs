@@ -5,6 +5,7 @@ mod blocked_counts;
 mod blocking_pool;
 pub(crate) mod config;
 pub(crate) mod control;
+pub(crate) mod journal;
 mod live_count;
 mod pairing;
 pub(crate) mod scheduling;

@@ -20,6 +20,7 @@ mod handshake;
 
 pub use crate::serving::config::{SessionConfig, Threads, Transport, UringConfig};
 pub use crate::serving::control::End;
+pub use crate::serving::journal::Journal;
 pub use crate::serving::scheduling::Callers;
 pub use crate::transport::uring::ring_availability;
 pub use crate::transport::{Carrier, UringRefusal};
@@ -31,6 +32,7 @@ use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::metrics::{Metrics, Snapshot};
 use crate::notify::{Notifier, Queue};
+use crate::serving::journal::Writer;
 use crate::serving::scheduling::{Processes, allowed_cpus};
 use crate::serving::{Control, ServingThreads, confine_signals};
 use crate::transport::Connection;
@@ -51,6 +53,7 @@ pub struct Session<F> {
     connection: Arc<Connection<F>>,
     handle: SessionHandle,
     queue: Arc<Queue>,
+    journal: Option<Journal>,
     began: AtomicBool,
     /// [`run`](Self::run) ends the threads.
     ran: AtomicBool,
@@ -126,7 +129,36 @@ impl<F: FileSystem> Session<F> {
         config: SessionConfig,
         callers: Option<Arc<dyn Callers>>,
     ) -> Result<Session<F>, SessionError> {
+        Session::begin(fs, device, config, callers, None)
+    }
+
+    /// As [`with_callers`](Self::with_callers), over `/dev/fuse`, so that another process can go on with the
+    /// session when this one is killed; and going on, if `journal` is that of a session. Between the two, some
+    /// process keeps `device` open. The file system has to keep what it [recovers](FileSystem::recover) outside of
+    /// this process.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and when the journal cannot be mapped.
+    pub fn journaled(
+        fs: Arc<F>,
+        device: OwnedFd,
+        config: SessionConfig,
+        callers: Option<Arc<dyn Callers>>,
+        journal: Journal,
+    ) -> Result<Session<F>, SessionError> {
+        Session::begin(fs, device, config, callers, Some(journal))
+    }
+
+    fn begin(
+        fs: Arc<F>,
+        device: OwnedFd,
+        config: SessionConfig,
+        callers: Option<Arc<dyn Callers>>,
+        journal: Option<Journal>,
+    ) -> Result<Session<F>, SessionError> {
         install_interrupt_handler().map_err(|errno| SessionError::Start(errno.into()))?;
+        let writer = journal.as_ref().map(Writer::new).transpose();
+        let writer = writer.map_err(SessionError::Start)?;
         let dispatcher = Dispatcher::new(fs);
         let metrics = Arc::clone(dispatcher.metrics());
         let queue = Arc::new(Queue::new(config.notifications_max, Arc::clone(&metrics)));
@@ -139,7 +171,10 @@ impl<F: FileSystem> Session<F> {
             carrier: Arc::default(),
         };
         let allowed = allowed_cpus();
-        let prepared = prepare(device.as_fd(), &config, &allowed);
+        let prepared = match (&journal, config.transport) {
+            (Some(_), Transport::Auto | Transport::Uring) => Some(Err(UringRefusal::Journal)),
+            _ => prepare(device.as_fd(), &config, &allowed),
+        };
         if let Some(Ok(_)) = &prepared {
             dispatcher.want_ring();
         }
@@ -153,11 +188,13 @@ impl<F: FileSystem> Session<F> {
             allowed,
             config,
             control,
+            writer,
         });
         Ok(Session {
             connection,
             handle,
             queue,
+            journal,
             began: AtomicBool::new(false),
             ran: AtomicBool::new(false),
             prepared: Mutex::new(prepared),
@@ -181,12 +218,13 @@ impl<F: FileSystem> Session<F> {
     }
 
     /// Waits for INIT, answers it, and calls [`FileSystem::started`]. Over io_uring, serving has begun when it
-    /// returns.
+    /// returns. With the [journal](Self::journaled) of a session, goes on with that instead.
     ///
     /// # Errors
     /// [`SessionError::Init`] when INIT failed (the kernel got an error), [`Ended`] after
-    /// [`SessionHandle::shutdown`], [`Device`], [`Misuse`] when called twice.
+    /// [`SessionHandle::shutdown`], [`Device`], [`Misuse`] when called twice, [`Resume`].
     ///
+    /// [`Resume`]: SessionError::Resume
     /// [`Ended`]: SessionError::Ended
     /// [`Device`]: SessionError::Device
     /// [`Misuse`]: SessionError::Misuse
@@ -194,19 +232,28 @@ impl<F: FileSystem> Session<F> {
         if self.began.swap(true, Ordering::SeqCst) {
             return Err(SessionError::Misuse);
         }
-        handshake::answer_init(&self.connection)?;
-        let features = self
-            .connection
-            .dispatcher
-            .features()
-            .ok_or(SessionError::Misuse)?;
+        let backings = Backings::new(&self.connection.device);
+        let services = Services::new(self.handle.notifier(), backings);
+        let left = self.journal.as_ref().and_then(Journal::session);
+        let dispatcher = &self.connection.dispatcher;
+        match &left {
+            Some(init) => dispatcher
+                .resume(init, services.clone())
+                .map_err(SessionError::Resume)?,
+            None => handshake::answer_init(&self.connection, self.journal.as_ref())?,
+        }
+        let features = dispatcher.features().ok_or(SessionError::Misuse)?;
         for refusal in &features.refused {
             tracing::info!(%refusal, "feature not negotiated");
         }
         let _ = self.handle.features.set(features.clone());
-        let backings = Backings::new(&self.connection.device);
-        let services = Services::new(self.handle.notifier(), backings);
-        self.file_system().started(features, services);
+        if left.is_some() {
+            // Before the first request is read, or that would come again.
+            let sent = self.handle.notifier.resend_now();
+            sent.map_err(|errno| SessionError::Resume(errno.into()))?;
+        } else {
+            self.file_system().started(features, services);
+        }
         let _ = self.handle.carrier.set(self.choose_carrier(features));
         Ok(features)
     }

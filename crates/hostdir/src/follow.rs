@@ -211,6 +211,17 @@ impl Follow {
         })
     }
 
+    /// Nobody has seen what happened since another process followed: the kernel above drops all that it has from then.
+    /// Names at once, so that none is opened by one that leads elsewhere by now. What it is answered from now on is
+    /// followed.
+    pub(crate) fn go_on(&self) {
+        let notifier = self.tree.connected_notifier();
+        if let (Some(started), Some(notifier)) = (self.started.get(), notifier) {
+            let _ = notifier.increment_epoch_now();
+            started.watch.lanes.replace_all_by_repair();
+        }
+    }
+
     /// Rules hide names by what they lead to: a name is looked up again after each change of that.
     pub(crate) fn rules_hide_names(&self) {
         self.hides.store(true, Ordering::SeqCst);

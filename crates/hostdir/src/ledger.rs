@@ -51,6 +51,7 @@ pub(crate) use notes::{NotedPlace, Notes, OwnerNote};
 pub(crate) use opener::OpenerIds;
 pub(crate) use opens::{FileNote, OpenRecord};
 pub(crate) use read::{NodeRecord, Records};
+pub(crate) use records::RETRYING_MAX;
 pub(crate) use route::Route;
 pub use strongbox::Strongbox;
 pub(crate) use strongbox::{Contents, Key, contents};

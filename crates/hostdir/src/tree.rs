@@ -173,7 +173,7 @@ impl Tree {
                 server_uid,
             ),
             credentials,
-            retries: Retries::default(),
+            retries: Retries::new(notes.clone()),
             dax: Dax::new(config, notes.clone()),
             freeing: Arc::default(),
             notes,

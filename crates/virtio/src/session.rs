@@ -242,7 +242,8 @@ impl<M: MakeFileSystem> Sessions<M> {
         let window = self.window.as_ref();
         let has_window = window.is_some_and(|window| window.abilities().is_some());
         let session = self.make_by(M::make_successor, has_window)?;
-        session.dispatcher.resume(init)?;
+        let services = session.dispatcher.services();
+        session.dispatcher.resume(init, services)?;
         self.install(&session);
         Ok(())
     }

@@ -19,7 +19,6 @@ use thrufs::{
 };
 use thrufs_abi::layout::OutHeader;
 use thrufs_sys::buffer::PageBuffer;
-use thrufs_sys::clock::coarse_time;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Most bytes of a request without the data of a WRITE: an xattr value of 64 KiB and two names.
@@ -136,10 +135,7 @@ impl Slot {
             return;
         }
         let before = self.with_message(|message, _| dispatcher.look_before(message, may_block));
-        let begun = Begun {
-            nanoseconds: coarse_time().as_nanos() as u64,
-            before,
-        };
+        let begun = Begun::now(before);
         if let Some(intents) = &self.intents {
             intents.begin(self.head, self.number, opcode, begun);
         }

@@ -191,7 +191,7 @@ impl Server {
         drop(before);
         act();
         let next = self.next();
-        next.resume(&init).unwrap();
+        next.resume(&init, next.services()).unwrap();
         *current = Some(next);
     }
 
@@ -264,7 +264,8 @@ impl Server {
             .as_ref()
             .unwrap()
             .init_request();
-        self.next().resume(&init.unwrap())
+        let next = self.next();
+        next.resume(&init.unwrap(), next.services())
     }
 }
 

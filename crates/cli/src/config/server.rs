@@ -46,6 +46,8 @@ pub(crate) struct ServerConfig {
     pub(crate) control: ControlLocation,
     /// Whether a lone caller, or virtual CPU, may be served on its own CPU.
     pub(crate) pairing: bool,
+    /// Deaths of the workers of a session within a minute after which another goes on with it.
+    pub(crate) deaths_max: usize,
 }
 
 impl Default for ServerConfig {
@@ -59,6 +61,7 @@ impl Default for ServerConfig {
             policy: None,
             control: ControlLocation::Usual,
             pairing: true,
+            deaths_max: 0,
         }
     }
 }

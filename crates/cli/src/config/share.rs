@@ -69,8 +69,6 @@ pub(crate) struct ShareConfig {
     /// Bytes of the DAX window; 0 for none.
     pub(crate) window_bytes: u64,
     pub(crate) machines_max: usize,
-    /// Deaths of one connection's workers within a minute before it is closed.
-    pub(crate) deaths_max: usize,
     pub(crate) sandbox: Sandbox,
     /// Ids of the user namespace; only the user's own unless given.
     pub(crate) namespace_uids: IdMap,
@@ -96,6 +94,7 @@ impl Default for ShareConfig {
         };
         let server = ServerConfig {
             foreground: true,
+            deaths_max: DEATHS_MAX,
             ..ServerConfig::default()
         };
         let device = DeviceConfig::default();
@@ -109,7 +108,6 @@ impl Default for ShareConfig {
             queue_helpers_max: device.queue_helpers_max,
             window_bytes: 0,
             machines_max: MACHINES_MAX,
-            deaths_max: DEATHS_MAX,
             sandbox: Sandbox::Best,
             namespace_uids: IdMap::Identity,
             namespace_gids: IdMap::Identity,

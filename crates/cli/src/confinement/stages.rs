@@ -45,6 +45,8 @@ pub(crate) struct Unprivileged {
     worker: Worker,
     /// The socket for [`callers`](crate::callers) queries.
     pub(crate) callers: Option<OwnedFd>,
+    /// Of the session: see [`Order::Record`].
+    pub(crate) record: Vec<OwnedFd>,
 }
 
 pub(crate) struct Confined(Worker);
@@ -108,8 +110,12 @@ impl Inherited {
         }
         drop_privileges(needed(file_handles), config.server.pairing)?;
         let resources = worker.load(self.setup.policy)?;
-        let callers = self.setup.callers;
-        Ok((Unprivileged { worker, callers }, resources))
+        let unprivileged = Unprivileged {
+            worker,
+            callers: self.setup.callers,
+            record: self.setup.record,
+        };
+        Ok((unprivileged, resources))
     }
 
     /// For a share; with the source as seen from within, and the policy.

@@ -24,7 +24,8 @@ pub(crate) struct Subject {
 }
 
 pub(crate) enum Served {
-    Mount(Arc<HostDir>, SessionHandle),
+    /// With how many workers have died.
+    Mount(Arc<HostDir>, SessionHandle, u64),
     Share(Arc<SharedTree>, DeviceHandle),
 }
 
@@ -32,7 +33,7 @@ impl Served {
     /// `None` while no guest has a session.
     pub(crate) fn file_system(&self) -> Option<Arc<HostDir>> {
         match self {
-            Served::Mount(file_system, _) => Some(Arc::clone(file_system)),
+            Served::Mount(file_system, ..) => Some(Arc::clone(file_system)),
             Served::Share(tree, _) => tree.current(),
         }
     }
@@ -44,14 +45,14 @@ impl Served {
         audit: Option<OwnedFd>,
     ) -> Result<(), ConfigError> {
         match self {
-            Served::Mount(file_system, _) => file_system.replace_policy(policy, audit),
+            Served::Mount(file_system, ..) => file_system.replace_policy(policy, audit),
             Served::Share(tree, _) => tree.replace_policy(policy, audit),
         }
     }
 
     fn metrics(&self) -> Snapshot {
         match self {
-            Served::Mount(_, handle) => handle.metrics(),
+            Served::Mount(_, handle, _) => handle.metrics(),
             Served::Share(_, device) => device.metrics(),
         }
     }
@@ -59,7 +60,7 @@ impl Served {
     /// How often another worker has resumed the session.
     fn resumptions(&self) -> u64 {
         match self {
-            Served::Mount(..) => 0,
+            Served::Mount(_, _, deaths) => *deaths,
             Served::Share(tree, _) => tree.deaths(),
         }
     }
@@ -67,7 +68,7 @@ impl Served {
     /// The transport; `None` before INIT.
     fn carrier(&self) -> Option<String> {
         match self {
-            Served::Mount(_, handle) => handle.carrier().as_ref().map(ToString::to_string),
+            Served::Mount(_, handle, _) => handle.carrier().as_ref().map(ToString::to_string),
             Served::Share(tree, _) => tree.current().map(|_| "virtio-fs".to_owned()),
         }
     }

@@ -138,9 +138,9 @@ impl Runner {
             let Some(device) = device else {
                 return Err(RunError::Sandbox("it ended at its start".to_owned()));
             };
-            let (sources, policy) = (vec![directory.source], Some(directory.policy));
+            let (sources, policy) = (vec![directory.source], vec![directory.policy]);
             let config = &directory.config;
-            let worker = supervisor::start_worker(config, &device, sources, None, policy)?;
+            let worker = supervisor::start_worker(config, &device, sources, policy)?;
             self.workers.push(worker);
         }
         Ok(())

@@ -6,22 +6,18 @@
 //! connection is closed.
 
 use super::callers;
-use super::strongbox::Store;
 use crate::channel::{Order, ToChild};
 use crate::config::ShareConfig;
+use crate::deaths::Deaths;
 use crate::foreign::Foreign;
-use std::collections::VecDeque;
+use crate::strongbox::Store;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
 use thrufs_hostdir::Ledger;
 use thrufs_virtio::{Journal, VhostProxy};
-
-/// Earlier deaths do not count.
-const PERIOD: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -31,8 +27,7 @@ pub(super) struct Connection {
     strongbox: Store,
     /// Of the front end's threads.
     callers: Vec<OwnedFd>,
-    deaths: VecDeque<Instant>,
-    deaths_max: usize,
+    deaths: Deaths,
 }
 
 impl Connection {
@@ -50,8 +45,7 @@ impl Connection {
             ledger: Ledger::new()?,
             strongbox: Store::start(config.machines_max)?,
             callers,
-            deaths: VecDeque::new(),
-            deaths_max: config.deaths_max,
+            deaths: Deaths::new(config.server.deaths_max),
             // Last: dropping it waits for its thread.
             proxy: VhostProxy::start(stream, journal.clone())?,
             journal,
@@ -77,20 +71,8 @@ impl Connection {
         if status.signal().is_none() || !self.proxy.is_connected() {
             return Err(None);
         }
-        let now = Instant::now();
-        self.deaths.push_back(now);
-        self.deaths
-            .retain(|death| now.duration_since(*death) < PERIOD);
         self.journal.count_death();
-        let times = self.deaths.len();
-        if times > self.deaths_max {
-            return Err((self.deaths_max > 0).then(|| {
-                format!(
-                    "its workers died {times} times within a minute, possibly because of a request"
-                )
-            }));
-        }
-        Ok(())
+        self.deaths.count()
     }
 
     pub(super) fn deaths(&self) -> u64 {

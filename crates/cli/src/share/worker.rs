@@ -3,7 +3,6 @@
 //! Besides the threads of the device: the main thread, which speaks vhost-user with the front end, and
 //! the watcher, which waits for the supervisor and signals.
 
-use super::strongbox::OfSupervisor;
 use super::tree::{Sessions, SharedTree};
 use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
@@ -12,6 +11,7 @@ use crate::control::answer::{Served, Subject};
 use crate::control::connection::Answer;
 use crate::control::protocol::Command;
 use crate::control::server::answer_one;
+use crate::strongbox::OfSupervisor;
 use crate::watcher::Watched;
 use std::fs::File;
 use std::os::fd::OwnedFd;

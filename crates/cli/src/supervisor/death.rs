@@ -15,19 +15,29 @@ use std::time::Duration;
 /// Before the connection of an exiting worker is aborted.
 const ENDING_TIMEOUT: Duration = Duration::from_millis(50);
 
+/// Before another worker goes on beside an exiting one: a request that this one is about to receive would not be
+/// sent again.
+const LEAVING_TIMEOUT: Duration = Duration::from_secs(1);
+
 impl MountSupervisor {
     /// Opens the file that aborts the connection, for this process and for those that see it die.
     pub(super) fn open_abort_file(&mut self) {
         let Some(device) = &self.device else { return };
         self.abort = self.target.abort_file(device);
-        let copy = || {
-            let copy = self.abort.as_ref().and_then(|file| file.try_clone().ok());
-            Order::Mounted(copy.into_iter().collect())
-        };
-        let _ = self.worker.channel.send(&copy());
+        self.tell_of_mount();
         if let Some(process) = &self.auto_unmount {
-            process.send(&copy());
+            process.send(&self.mounted());
         }
+    }
+
+    /// Tells the worker that the mount exists.
+    pub(super) fn tell_of_mount(&self) {
+        let _ = self.worker.channel.send(&self.mounted());
+    }
+
+    fn mounted(&self) -> Order {
+        let copy = self.abort.as_ref().and_then(|file| file.try_clone().ok());
+        Order::Mounted(copy.into_iter().collect())
     }
 
     /// Aborts the connection, if it is alive: pending requests fail.
@@ -49,10 +59,15 @@ impl MountSupervisor {
         }
     }
 
-    /// Kills an exiting worker; returns whether it has ended.
+    /// Kills an exiting worker; returns whether it has ended, or is left behind.
     pub(super) fn kill_worker(&mut self) -> bool {
         self.worker.kill();
-        self.worker.has_ended_within(ENDING_TIMEOUT) || {
+        // One that stays is left behind if another goes on: that answers what its threads wait for.
+        let patience = match self.may_resume() {
+            true => LEAVING_TIMEOUT,
+            false => ENDING_TIMEOUT,
+        };
+        self.worker.has_ended_within(patience) || self.may_resume() || {
             self.abort();
             self.worker.has_ended_within(WORKER_EXIT_TIMEOUT)
         }

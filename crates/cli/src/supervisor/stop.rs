@@ -26,6 +26,7 @@ impl MountSupervisor {
     /// Unmounts because of a signal, within [`stop_timeout`](crate::config::MountConfig) and the worker's
     /// time to exit.
     pub(super) fn stop(&mut self, signal: i32) -> Result<(), MountCommandError> {
+        self.end_resuming();
         let name = signal_name(signal);
         let mountpoint = self.config.mountpoint.clone();
         let mountpoint = mountpoint.display();
@@ -45,6 +46,7 @@ impl MountSupervisor {
 
     /// Ends without waiting for users.
     pub(super) fn stop_at_once(&mut self, why: &str) -> Result<(), MountCommandError> {
+        self.end_resuming();
         self.detach(why);
         self.wait_for_worker()
     }

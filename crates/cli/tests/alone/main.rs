@@ -5,5 +5,6 @@
 mod control;
 #[path = "../ground/mod.rs"]
 mod ground;
+mod mount_resume;
 mod resume;
 mod window;

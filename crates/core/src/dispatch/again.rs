@@ -16,6 +16,7 @@ use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thrufs_abi::layout::{Attr, CreateIn};
 use thrufs_abi::{Name, NodeId, Operation, Request};
+use thrufs_sys::clock::coarse_time;
 
 /// What the first CREATE has done.
 const ONCE: u32 = (libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) as u32;
@@ -37,6 +38,14 @@ pub struct Begun {
 }
 
 impl Begun {
+    /// Of a request that begins now, which found `before`.
+    pub fn now(before: u64) -> Begun {
+        Begun {
+            nanoseconds: coarse_time().as_nanos() as u64,
+            before,
+        }
+    }
+
     /// Whether an inode with this change time has changed since.
     fn is_before(self, time: Timestamp) -> bool {
         let seconds = u64::try_from(time.seconds).unwrap_or(0);
@@ -121,6 +130,27 @@ impl<F: FileSystem> Dispatcher<F> {
         let look = || self.look_after(&request, errno, begun, &mut reply[HEADER_BYTES..]);
         let looked = catch_unwind(AssertUnwindSafe(look)).unwrap_or(Err(errno));
         put_header(reply, request.header.unique, looked)
+    }
+
+    /// Answers a request as another process was about to: `answer` is that of the request under its first number.
+    /// Returns the bytes of `reply` to send.
+    pub(crate) fn repeat(&self, request: &[u8], reply: &mut [u8], answer: &[u8]) -> usize {
+        let error = thrufs_abi::Reply::parse(answer).map(|reply| reply.error);
+        let (Ok(parsed), Some(body), Some(error)) = (
+            Message::from(request).parse(self.dialect()),
+            answer
+                .get(HEADER_BYTES..)
+                .filter(|it| it.len() <= reply.len() - HEADER_BYTES),
+            error,
+        ) else {
+            return self.answer(request, reply);
+        };
+        reply[HEADER_BYTES..][..body.len()].copy_from_slice(body);
+        let result = match error {
+            0 => Ok(body.len()),
+            error => Err(Errno::from_raw(-error)),
+        };
+        put_header(reply, parsed.header.unique, result)
     }
 
     fn context<'a>(&'a self, request: &'a Request<'_>) -> Context<'a> {
@@ -253,7 +283,12 @@ impl<F: FileSystem> Dispatcher<F> {
             flags: arg.flags & !ONCE,
             kill_suidgid: false,
         };
-        let opened = self.fs.open(context, entry.node, &args);
+        let open = || self.fs.open(context, entry.node, &args);
+        // A file system says ESTALE once to a caller that may have an outdated name, and this one was just looked up.
+        let opened = match open() {
+            Err(Errno::ESTALE) => open(),
+            opened => opened,
+        };
         let opened = opened.inspect_err(|_| self.fs.forget(entry.node, 1))?;
         put_created(body, entry, &opened)
     }

@@ -16,12 +16,15 @@
 //! | … | [`FileSystem::save`] |
 
 use super::Dispatcher;
+use crate::backing::Services;
 use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::reply::HEADER_BYTES;
 use std::io::{self, Read, Write};
 use thrufs_abi::layout::InitIn;
-use thrufs_abi::{Dialect, Header, Opcode, Operation, Payload, Reply, Request, RequestBuilder};
+use thrufs_abi::{
+    Dialect, Header, InitFlags, Opcode, Operation, Payload, Reply, Request, RequestBuilder,
+};
 
 const MAGIC: [u8; 8] = *b"THRUSESS";
 const VERSION: u32 = 1;
@@ -64,11 +67,22 @@ impl<F: FileSystem> Dispatcher<F> {
         self.agreed.get().map(|agreed| agreed.request.to_vec())
     }
 
+    /// Whether the kernel sends requests again that a process which died has read (Linux 6.9).
+    pub(crate) fn has_resend(&self) -> bool {
+        let request = self.agreed.get().map(|agreed| &agreed.request);
+        request.is_some_and(|request| {
+            let parsed = Request::parse(request, Dialect::INITIAL, Payload::Inline);
+            parsed.is_ok_and(|it| match it.operation {
+                Operation::Init { flags, .. } => flags.contains(InitFlags::HAS_RESEND),
+                _ => false,
+            })
+        })
+    }
+
     /// Writes the state from which [`restore`](Self::restore) in another process resumes this session. No
     /// request may be in progress. The session may also continue here.
     ///
     /// # Errors
-    /// Those of [`FileSystem::save`] and of `sink`.
     /// Those of [`FileSystem::save`] and of `sink`.
     pub fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
         sink.write_all(&MAGIC)?;
@@ -90,7 +104,6 @@ impl<F: FileSystem> Dispatcher<F> {
     /// # Errors
     /// `InvalidData` for what is no saved session, or when INIT has another result here; those of
     /// [`FileSystem::restore`]. The dispatcher cannot be used afterwards.
-    /// came to there; those of [`FileSystem::restore`]. The dispatcher is of no use afterwards.
     pub fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
         if read_array(source)? != MAGIC {
             return Err(invalid("this is no saved session"));
@@ -123,13 +136,13 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 
     /// Resumes the session of a process that died, which began with `init_request`: INIT, then
-    /// [`FileSystem::started`] as in [`restore`](Self::restore), then [`FileSystem::recover`].
+    /// [`FileSystem::started`] with `services`, then [`FileSystem::recover`].
     ///
     /// # Errors
     /// `InvalidData` when INIT does not succeed; those of [`FileSystem::recover`].
-    pub fn resume(&self, init_request: &[u8]) -> io::Result<()> {
+    pub fn resume(&self, init_request: &[u8], services: Services) -> io::Result<()> {
         let features = self.play_init(init_request)?;
-        self.fs.started(features, self.services());
+        self.fs.started(features, services);
         self.fs.recover()
     }
 

@@ -18,6 +18,9 @@ pub enum SessionError {
     /// The kernel unmounted or the server shut down before INIT was answered.
     #[error("the session ended before it began")]
     Ended,
+    /// The session of a process that died cannot be resumed.
+    #[error("cannot go on with the session: {0}")]
+    Resume(#[source] io::Error),
     /// INIT was not answered yet, or twice.
     #[error("a session is served once, after its handshake")]
     Misuse,

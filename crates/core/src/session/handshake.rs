@@ -4,6 +4,7 @@
 use super::error::SessionError;
 use crate::dispatch::Outcome;
 use crate::file_system::FileSystem;
+use crate::serving::journal::Journal;
 use crate::transport::Connection;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +22,19 @@ const MOUNT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Answers INIT, while another thread watches the session.
-pub(super) fn answer_init<F: FileSystem>(connection: &Connection<F>) -> Result<(), SessionError> {
+///
+/// Notes the begin of the session in `journal`, if the kernel can let another process go on with it.
+pub(super) fn answer_init<F: FileSystem>(
+    connection: &Connection<F>,
+    journal: Option<&Journal>,
+) -> Result<(), SessionError> {
     let (done, thread) = (AtomicBool::new(false), current_thread_id());
     std::thread::scope(|scope| {
         let watcher = std::thread::Builder::new()
             .name("thrufs-init".to_owned())
             .spawn_scoped(scope, || watch(connection, thread, &done))
             .map_err(SessionError::Start)?;
-        let answered = exchange(connection);
+        let answered = exchange(connection, journal);
         done.store(true, Ordering::Release);
         watcher.thread().unpark();
         answered
@@ -48,13 +54,24 @@ fn watch<F>(connection: &Connection<F>, thread: ThreadId, done: &AtomicBool) {
 }
 
 /// Repeatedly only for a kernel of a newer major version, which asks again.
-fn exchange<F: FileSystem>(connection: &Connection<F>) -> Result<(), SessionError> {
+fn exchange<F: FileSystem>(
+    connection: &Connection<F>,
+    journal: Option<&Journal>,
+) -> Result<(), SessionError> {
     let mut request = vec![0; REQUEST_BYTES];
     let mut reply = vec![0; REPLY_BYTES];
     let dispatcher = &connection.dispatcher;
     while dispatcher.features().is_none() {
         let length = read_request(connection, &mut request)?;
         let outcome = dispatcher.dispatch(&request[..length], &mut reply, true);
+        if let (Some(journal), Some(init)) = (journal, dispatcher.init_request()) {
+            let is_noted = dispatcher.has_resend() && journal.begin_session(&init);
+            if !is_noted {
+                tracing::warn!(
+                    "no other process can go on with this session: that needs Linux 6.9"
+                );
+            }
+        }
         if let Outcome::Reply(length) = outcome {
             rustix::io::write(&connection.device, &reply[..length])
                 .map_err(|errno| SessionError::Device(errno.into()))?;

@@ -54,6 +54,12 @@ pub enum UringRefusal {
     /// Creating a ring failed.
     #[error("cannot create a ring ({0}): see the limits on open files and locked memory (ulimit)")]
     NoRing(Errno),
+    /// Another process is to go on with the session if this one dies ([`Session::journaled`]). The kernel leaves
+    /// requests that went over io_uring with a dead process.
+    ///
+    /// [`Session::journaled`]: crate::Session::journaled
+    #[error("the session is to outlive this process (resume), and does so over /dev/fuse")]
+    Journal,
     /// The kernel's INIT did not offer it.
     #[error(
         "the kernel does not offer it: Linux 6.14 does when Y is written to \

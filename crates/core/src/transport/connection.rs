@@ -2,6 +2,7 @@
 
 use crate::dispatch::Dispatcher;
 use crate::metrics::Metrics;
+use crate::serving::journal::Writer;
 use crate::serving::scheduling::Processes;
 use crate::serving::{Control, ServingThreads, SessionConfig};
 use rustix::thread::CpuSet;
@@ -22,6 +23,8 @@ pub(crate) struct Connection<F> {
     pub(crate) threads: ServingThreads,
     pub(crate) config: SessionConfig,
     pub(crate) control: Arc<Control>,
+    /// Notes what another process needs to go on.
+    pub(crate) writer: Option<Arc<Writer>>,
 }
 
 impl<F> Connection<F> {

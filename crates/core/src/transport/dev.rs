@@ -23,11 +23,12 @@ mod reader_pool;
 mod stall_monitor;
 
 use super::{Connection, LARGE_BYTES};
-use crate::dispatch::{FileReply, Outcome, Wait};
+use crate::dispatch::{Begun, FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::serving::End;
+use crate::serving::journal::{Left, Place, Writer, is_answer_noted, is_begin_noted};
 use buffers::Buffers;
 use pipe::SPLICE_BYTES_MIN;
 use reader_pool::{Blocking, Next, Worker};
@@ -69,6 +70,13 @@ fn spawn<F: FileSystem>(pool: &Arc<ReaderPool<F>>, worker: &Arc<Worker>) -> io::
             features.write_bytes_max
         });
     let buffers = Buffers::new(connection, data_bytes_max)?;
+    let place = match &connection.writer {
+        Some(writer) => {
+            let place = writer.place();
+            Some(place.ok_or_else(|| io::Error::other("no place in the journal is left"))?)
+        }
+        None => None,
+    };
     let count = connection.control.thread();
     let (pool, worker) = (Arc::clone(pool), Arc::clone(worker));
     std::thread::Builder::new()
@@ -84,6 +92,8 @@ fn spawn<F: FileSystem>(pool: &Arc<ReaderPool<F>>, worker: &Arc<Worker>) -> io::
                 pool,
                 worker,
                 buffers,
+                place,
+                left: None,
             }
             .serve();
         })?;
@@ -106,12 +116,16 @@ struct WorkerThread<'a, F> {
     pool: &'a Arc<ReaderPool<F>>,
     worker: &'a Arc<Worker>,
     buffers: Buffers,
+    /// In the journal, if there is one.
+    place: Option<Place>,
+    /// What another process has left of the request that was read.
+    left: Option<Left>,
 }
 
 impl<F: FileSystem> WorkerThread<'_, F> {
     fn serve(&mut self) {
         while !self.pool.connection.control.is_stopping() {
-            let length = match self.buffers.read() {
+            let length = match self.read() {
                 Ok(length) => length,
                 Err(errno) => match self.read_failed(errno) {
                     Some(end) => return self.pool.connection.control.stop(end),
@@ -141,6 +155,20 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         }
     }
 
+    fn read(&mut self) -> rustix::io::Result<usize> {
+        let writer = self.pool.connection.writer.as_deref();
+        let Some(mut resuming) = writer.and_then(Writer::resuming) else {
+            return self.buffers.read();
+        };
+        if self.pool.connection.control.is_stopping() || !self.worker.is_reader() {
+            return Err(rustix::io::Errno::INTR);
+        }
+        let length = self.buffers.read()?;
+        let (unique, opcode) = self.buffers.head(length);
+        self.left = resuming.left(unique, opcode);
+        Ok(length)
+    }
+
     /// The end of the session that an error of reading means, if it means one.
     fn read_failed(&self, errno: rustix::io::Errno) -> Option<End> {
         use rustix::io::Errno;
@@ -159,6 +187,11 @@ impl<F: FileSystem> WorkerThread<'_, F> {
             self.worker.count_large();
         }
         let dispatcher = &self.pool.connection.dispatcher;
+        if let Some(left) = self.left.take() {
+            self.go_on(length, left);
+            return false;
+        }
+        self.begin(length, false);
         let (request, reply) = self.buffers.split(length);
         match dispatcher.dispatch(request, reply, false) {
             Outcome::Reply(reply) => self.send(length, reply),
@@ -196,10 +229,42 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         self.send(length, reply);
     }
 
+    /// Goes on with a request of which another process has `left` something.
+    fn go_on(&mut self, length: usize, left: Left) {
+        let dispatcher = &self.pool.connection.dispatcher;
+        // Whether admitted or refused.
+        let _ = self.pool.begin_blocking(self.worker, Wait::Io);
+        let (request, reply) = self.buffers.split(length);
+        let (place, reply) = match left {
+            Left::Begun(place, begun) => (place, dispatcher.answer_again(request, reply, begun)),
+            Left::Answered(place, answer) => (place, dispatcher.repeat(request, reply, &answer)),
+        };
+        // The place of this thread stays free: noted is what the other process has begun.
+        let own = self.place.replace(place);
+        self.send(length, reply);
+        self.place = own;
+    }
+
+    /// Notes that the request of `length` bytes begins, if it must not be carried out twice.
+    fn begin(&mut self, length: usize, may_block: bool) {
+        let Some(place) = &self.place else {
+            return;
+        };
+        let (unique, opcode) = self.buffers.head(length);
+        if opcode.is_some_and(is_begin_noted) {
+            let dispatcher = &self.pool.connection.dispatcher;
+            let (request, _) = self.buffers.split(length);
+            let before = dispatcher.look_before(request, may_block);
+            place.begin(unique, Begun::now(before));
+        }
+    }
+
     /// Carries out a deferred request, after the reader's role was handed on.
     fn carry_out_blocking(&mut self, length: usize, wait: Wait) {
         let dispatcher = &self.pool.connection.dispatcher;
         let blocking = self.pool.begin_blocking(self.worker, wait);
+        // The attempt without blocking had no effect, and may have seen nothing.
+        self.begin(length, true);
         let (request, reply) = self.buffers.split(length);
         let reply = if blocking == Blocking::Refused && wait.is_for_lock() {
             // The last reader must not wait for a lock: its holder may need that reader to unlock it.
@@ -217,7 +282,20 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         if reply >= LARGE_BYTES {
             self.worker.count_large();
         }
-        let Err(errno) = self.buffers.write(reply) else {
+        let place = self.place.as_ref().filter(|place| {
+            let (unique, opcode) = self.buffers.head(request);
+            let is_noted = opcode.is_some_and(is_answer_noted);
+            if is_noted {
+                let (_, answer) = self.buffers.request_and_reply(request, reply);
+                place.answer(unique, answer);
+            }
+            is_noted
+        });
+        let sent = self.buffers.write(reply);
+        if let Some(place) = place {
+            place.end();
+        }
+        let Err(errno) = sent else {
             return;
         };
         let (request, reply) = self.buffers.request_and_reply(request, reply);

@@ -21,7 +21,7 @@ use super::guard::{UseGuard, join};
 use super::intent::truncates_unchecked;
 use super::open::access;
 use crate::filter::Filter;
-use crate::ledger::Route;
+use crate::ledger::{FileNote, Route};
 use crate::stat::stat_open;
 use crate::tree::{Inode, LowerMount, Obstacle, Tree, Use};
 use rustix::fs::{Statx, StatxAttributes};
@@ -99,26 +99,40 @@ impl Files {
         Ok(join(current, inode, flags))
     }
 
-    /// Joins the use of an inode for an open that another process has granted. It was not under passthrough:
-    /// registered files cannot move to another process. `wanted` is what the policy demands here, if it is
-    /// asked. Fails with `EBUSY` when it would see what the policy redacts, or what is redacted for other
-    /// opens of the inode.
+    /// Joins the use of an inode for an open that another process has granted, with that one's registration if it
+    /// was of this connection. `wanted` is what the policy demands here, if it is asked. Fails with `EBUSY` when it
+    /// would see what the policy redacts, or what is redacted for other opens of the inode; as
+    /// [`Backings::adopt`](thrufs::Backings::adopt).
     pub(crate) fn resume_use(
         &self,
         inode: &Arc<Inode>,
         flags: i32,
-        route: Option<Route>,
+        note: &FileNote,
         wanted: Option<&FilePath>,
     ) -> Result<UseGuard> {
         let cached = || FilePath::new(self.config.cache.data_path(), None);
-        let before = route.map_or_else(cached, |route| route.file);
+        let before = match (note.backing, note.route) {
+            (Some(_), _) => FilePath::new(DataPath::Passthrough, None),
+            (None, Some(route)) => route.file,
+            (None, None) => cached(),
+        };
         let is_redacted = |path: &FilePath| path.redaction.is_some();
         // The rule here says of which types the file may be, and with which error it is refused.
         let here = wanted.filter(|wanted| is_redacted(wanted) && is_redacted(&before));
         let before = here.map_or(before, FilePath::clone);
         let mut slot = inode.uses();
-        let here = || begun(&self.tree, before.data, None, None, &before);
-        let current = slot.get_or_insert_with(here);
+        let current = match &mut *slot {
+            Some(current) => current,
+            None => {
+                let backing = match note.backing {
+                    Some(id) => Some(Arc::new(
+                        self.passthrough.backings_of_the_last()?.adopt(id)?,
+                    )),
+                    None => None,
+                };
+                slot.insert(begun(&self.tree, before.data, None, backing, &before))
+            }
+        };
         let admitted = current
             .admits(&before)
             .and_then(|()| wanted.map_or(Ok(()), |wanted| current.admits(wanted)));
@@ -206,15 +220,13 @@ impl Files {
             return Ok(backing);
         }
         let backings = self.passthrough.backings()?;
-        let registered = self
-            .tree
-            .descriptor(inode)
-            .and_then(|descriptor| {
-                let reserves_blocks = inode.mount().reserves_blocks();
-                self.tree.credentials.as_registrar(reserves_blocks)?;
-                backings.register(descriptor.as_fd())
-            })
-            .map(Arc::new);
+        let registered = self.tree.descriptor(inode).and_then(|descriptor| {
+            let reserves_blocks = inode.mount().reserves_blocks();
+            self.tree.credentials.as_registrar(reserves_blocks)?;
+            let backing = backings.register(descriptor.as_fd())?;
+            self.note_backing(backing.id());
+            Ok(Arc::new(backing))
+        });
         match registered {
             Ok(backing) => {
                 inode.keep_backing(&backing);

@@ -140,6 +140,7 @@ impl Files {
                 flags: 0,
                 route: None,
                 opener,
+                backing: None,
             });
         }
         Ok(Opened {

@@ -8,6 +8,7 @@ use super::open_file::{OpenFile, lock_number};
 use crate::ledger::{FileNote, Key, OpenerIds, Route};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use thrufs::BackingId;
 use thrufs_abi::FileHandle;
 use thrufs_policy::{FilePath, Redaction};
 use thrufs_sys::lock::{self, LockKind};
@@ -36,6 +37,27 @@ impl Files {
     pub(crate) fn note_file(&self, note: FileNote) {
         if let Some(notes) = &self.tree.notes {
             notes.files.insert(note);
+        }
+    }
+
+    pub(crate) fn note_backing(&self, id: BackingId) {
+        if let Some(notes) = &self.tree.notes {
+            notes.note_backing(id);
+        }
+    }
+
+    /// Ends the registrations that a process which died has left, and that no open file has.
+    pub(crate) fn end_backings_of_the_last(&self) {
+        if let (Some(notes), Ok(backings)) =
+            (&self.tree.notes, self.passthrough.backings_of_the_last())
+        {
+            let (backings, highest) = (backings.clone(), notes.highest_backing());
+            // A system call for each number: nobody waits for it.
+            let end = move || backings.give_up_others(highest);
+            let thread = std::thread::Builder::new().name("thrufs-backings".into());
+            if let Err(error) = thread.spawn(end) {
+                tracing::warn!(%error, "registrations of the process that died stay");
+            }
         }
     }
 

@@ -424,6 +424,7 @@ impl Files {
             flags: file.flags(),
             route: self.route_of(file.guard(), handle),
             opener: OpenerIds::counted_for(file.guard().charge()),
+            backing: file.guard().backing(),
         });
         Ok(handle)
     }

@@ -61,6 +61,11 @@ impl Passthrough {
         }
     }
 
+    /// For registrations that a process which died has made.
+    pub(crate) fn backings_of_the_last(&self) -> thrufs::Result<&Backings> {
+        self.backings().map_err(|_| Errno::ENOTCONN)
+    }
+
     /// Why a file could not be registered; logged once if that concerns more than this file.
     pub(super) fn obstacle(&self, error: Errno, mount: &LowerMount) -> Obstacle {
         match error {

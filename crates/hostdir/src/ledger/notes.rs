@@ -17,7 +17,7 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::{fmt, io};
-use thrufs_abi::{FileHandle, LockOwner, NodeId};
+use thrufs_abi::{BackingId, FileHandle, LockOwner, NodeId};
 
 /// Above the type of a node, what a guest was told of mapping the file.
 pub(super) const DAX_SHIFT: u32 = 48;
@@ -180,6 +180,34 @@ impl Notes {
             self.nodes.give_back(nodes);
             self.places.give_back(nodes);
         }
+    }
+
+    /// The threads that were told to try again, instead of those before.
+    pub(crate) fn note_retrying(&self, threads: impl Iterator<Item = u32>) {
+        let all = threads.chain(std::iter::repeat(0));
+        for (word, thread) in self.memory.header().retrying.iter().zip(all) {
+            word.store(thread.into());
+        }
+    }
+
+    /// The threads that were told to try again.
+    pub(crate) fn retrying(&self) -> impl Iterator<Item = u32> {
+        let words = self.memory.header().retrying.iter();
+        words
+            .map(|word| word.load() as u32)
+            .filter(|thread| *thread != 0)
+    }
+
+    /// A registration for passthrough.
+    pub(crate) fn note_backing(&self, id: BackingId) {
+        let id = u64::from(id.0.cast_unsigned());
+        self.memory.header().backing.raise(id);
+    }
+
+    /// The highest registration that was noted.
+    pub(crate) fn highest_backing(&self) -> BackingId {
+        let id = self.memory.header().backing.load();
+        BackingId(i32::try_from(id).unwrap_or(i32::MAX))
     }
 
     pub(crate) fn note_owner(&self, index: u32, note: OwnerNote) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use thrufs_abi::{FileHandle, NodeId};
+use thrufs_abi::{BackingId, FileHandle, NodeId};
 use thrufs_sys::shared_memory::records::Stated;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub(crate) struct FileNote {
     pub(crate) route: Option<Route>,
     /// User and group that opened it, under a policy.
     pub(crate) opener: OpenerIds,
+    /// The kernel's registration of the lower file, if the data go through that. Of this connection alone.
+    #[serde(skip)]
+    pub(crate) backing: Option<BackingId>,
 }
 
 pub(crate) struct OpenRecord {
@@ -54,6 +57,8 @@ impl Opens {
                 record.flock.store(0);
                 record.left.store(0);
                 record.opener.store(note.opener.word());
+                let backing = note.backing.map_or(0, |id| id.0.cast_unsigned());
+                record.backing.store(u64::from(backing));
                 Some(())
             });
     }
@@ -105,6 +110,11 @@ fn route_and_flags(route: Option<Route>, flags: i32) -> u64 {
     join(route.map_or(0, u32::from), flags as u32)
 }
 
+fn backing(word: u64) -> Option<BackingId> {
+    let id = i32::try_from(word).ok()?;
+    (id != 0).then_some(BackingId(id))
+}
+
 fn open(index: u32, record: &Open, state: u64) -> OpenRecord {
     let (route, flags) = halves(record.route_and_flags.load());
     let known = Route::try_from(route).ok();
@@ -115,6 +125,7 @@ fn open(index: u32, record: &Open, state: u64) -> OpenRecord {
             flags: flags.cast_signed(),
             route: known,
             opener: OpenerIds::from_word(record.opener.load()),
+            backing: backing(record.backing.load()),
         },
         flock: record.flock.load() as u8,
         left: Some(Duration::from_nanos(record.left.load())).filter(|time| !time.is_zero()),

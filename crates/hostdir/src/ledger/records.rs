@@ -17,7 +17,7 @@ pub(super) const UNSURE: u64 = 2;
 pub(super) const TOLD: u64 = 2;
 
 /// The first word of the header: these eight bytes, of which the last is the version.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x03");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x04");
 
 shared_records! {
     struct Header {
@@ -26,6 +26,10 @@ shared_records! {
         incomplete: Word,
         /// The highest generation of nodes whose memory was given back.
         generation: Word,
+        /// The highest number of a registration for passthrough.
+        backing: Word,
+        /// Threads that were told to try again; 0 for none.
+        retrying: [Word; RETRYING_MAX],
         /// How many chunks of each table are used.
         chunks: [Word; TABLES],
     }
@@ -62,6 +66,8 @@ shared_records! {
         left: Word,
         /// User and group, 32 bits each.
         opener: Word,
+        /// The registration of a file under passthrough, or 0.
+        backing: Word,
     }
 
     struct Owner {
@@ -131,6 +137,9 @@ impl<R> Shape<R> {
         self.start + self.records_max * size_of::<Stated<R>>() as u64
     }
 }
+
+/// Most threads that are noted to try again.
+pub(crate) const RETRYING_MAX: usize = 64;
 
 /// The header has room of its own: a multiple of any page size.
 const HEADER_BYTES: u64 = 64 * 1024;

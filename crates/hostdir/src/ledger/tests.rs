@@ -50,6 +50,7 @@ fn tables_that_are_full_or_damaged_are_refused() {
         flags: 0,
         route: None,
         opener: OpenerIds::default(),
+        backing: None,
     };
     let last = FileHandle((1 << 20) - 1025);
     first.files.insert(FileNote {

@@ -244,7 +244,7 @@ impl<'a> Rebuild<'a> {
         let wanted = self.decide_file(&inode, &note, flags);
         let files = &host.files;
         let joined =
-            wanted.and_then(|wanted| files.resume_use(&inode, flags, note.route, wanted.as_ref()));
+            wanted.and_then(|wanted| files.resume_use(&inode, flags, &note, wanted.as_ref()));
         let Some(guard) = self.unless_lost("open file", note.handle.0, joined)? else {
             return Ok(());
         };
@@ -256,6 +256,8 @@ impl<'a> Rebuild<'a> {
             true => libc::O_RDONLY,
             false => flags,
         };
+        // Under passthrough, the kernel has a lower file of its own.
+        let is_open = is_open && guard.backing().is_none();
         let fd = if given.is_some() || !(is_open || flock.is_some()) {
             given
         } else {

@@ -38,6 +38,9 @@ impl Host {
         rebuild.finish(highest)?;
         // The process that died may not have come to it.
         self.files.withdraw_mappings();
+        self.files.end_backings_of_the_last();
+        self.tree.retries.go_on();
+        self.follow.go_on();
         Ok(())
     }
 
@@ -255,6 +258,10 @@ impl Host {
         }
         if let Err(error) = opened {
             notes.files.remove(handle);
+            // An open that was carried out, and then again, because the process died before it was answered.
+            if self.tree.nodes.get(note.node).is_err() {
+                return;
+            }
             tracing::warn!(handle = handle.0, %error, "an open file is lost");
         }
     }

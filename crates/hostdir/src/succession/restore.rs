@@ -97,6 +97,7 @@ impl Host {
                 flags: 0,
                 route: None,
                 opener,
+                backing: None,
             };
             rebuild.directory(note, Some(whole))?;
         }

@@ -90,6 +90,7 @@ impl Host {
                     flags: file.flags(),
                     route: self.files.route_of(file.guard(), handle),
                     opener: file.opener(),
+                    backing: None,
                 },
                 flock: file.flock().map_or(0, lock_number),
                 is_open: file.has_lower(),

@@ -16,6 +16,7 @@
 //! ESTALE, or until its submount is released.
 
 use super::inode::Inode;
+use crate::ledger::{Notes, RETRYING_MAX};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 
-const THREADS_MAX: usize = 64;
+const THREADS_MAX: usize = RETRYING_MAX;
 
 /// Most LOOKUPs of a thread's second attempt.
 const LOOKUPS_MAX: u32 = 64;
@@ -43,6 +44,8 @@ struct Found {
 pub(crate) struct Retries {
     has_threads: AtomicBool,
     threads: Mutex<VecDeque<Expected>>,
+    /// The second attempt may come to another process.
+    notes: Option<Arc<Notes>>,
 }
 
 /// A thread, and how many LOOKUPs it may still make.
@@ -54,6 +57,31 @@ struct Expected {
 }
 
 impl Retries {
+    pub(super) fn new(notes: Option<Arc<Notes>>) -> Retries {
+        Retries {
+            notes,
+            ..Retries::default()
+        }
+    }
+
+    /// Expects the threads that a process which died has expected.
+    pub(crate) fn go_on(&self) {
+        let noted = self.notes.iter().flat_map(|notes| notes.retrying());
+        noted
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|thread| self.expect(thread));
+    }
+
+    /// To be called after each change, under the lock.
+    fn changed(&self, threads: &VecDeque<Expected>) {
+        self.has_threads
+            .store(!threads.is_empty(), Ordering::Release);
+        if let Some(notes) = &self.notes {
+            notes.note_retrying(threads.iter().map(|expected| expected.thread));
+        }
+    }
+
     /// Records how a request by path ended.
     #[inline]
     pub(crate) fn note<T>(&self, context: &Context<'_>, result: Result<T>) -> Result<T> {
@@ -83,7 +111,7 @@ impl Retries {
             lookups_left: LOOKUPS_MAX,
             found: None,
         });
-        self.has_threads.store(true, Ordering::Release);
+        self.changed(&threads);
     }
 
     /// Whether a request belongs to a second attempt.
@@ -108,10 +136,9 @@ impl Retries {
             expected.lookups_left -= 1;
             if expected.lookups_left == 0 {
                 threads.remove(at);
+                self.changed(&threads);
             }
         }
-        self.has_threads
-            .store(!threads.is_empty(), Ordering::Release);
         true
     }
 
@@ -165,8 +192,7 @@ impl Retries {
     fn forget(&self, thread: u32) {
         let mut threads = self.threads.lock();
         threads.retain(|expected| expected.thread != thread);
-        self.has_threads
-            .store(!threads.is_empty(), Ordering::Release);
+        self.changed(&threads);
     }
 }
 

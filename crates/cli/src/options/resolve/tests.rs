@@ -155,7 +155,7 @@ fn default_configuration_of_a_share() {
     assert_eq!(sizes, (3, 256));
     assert_eq!(device.queue_helpers_max, Some(3));
     assert_eq!(device.drain_timeout, Duration::from_secs(3));
-    assert_eq!(config.deaths_max, 10);
+    assert_eq!(config.server.deaths_max, 10);
     assert_eq!(config.serving.file_handles, FileHandles::Never);
     assert_eq!(
         (config.sandbox, config.filter),

@@ -128,6 +128,16 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  number of the mount; share-DEVICE-INODE.socket there for a share. With none, there is \
                  no socket.",
             ),
+        row("resume", Count(0, 1_000_000, Server(|it, n| it.deaths_max = count(n))))
+            .help("how often a minute another process goes on when the server was killed")
+            .long(
+                "When the process that serves is killed (out of memory, a fault), another goes on with what \
+                 programs have open and locked, and they see a pause. With 0, or after so many deaths within a \
+                 minute, which one of their requests may cause, the mount returns ENOTCONN, and a machine is \
+                 disconnected. 10 for a share unless given. 0 for a mount, because a mount that is to be \
+                 resumed is served over /dev/fuse (transport), and creates and removes files more slowly; it \
+                 needs Linux 6.9.",
+            ),
         row("fsname", Text(Mount(|it, text| it.fsname = Some(text))))
             .help("what the mount shows as its source")
             .aliases(&["source"])

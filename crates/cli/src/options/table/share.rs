@@ -83,14 +83,6 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .long(
                 "Each has its own process. Further connections wait at the socket until one disconnects.",
             ),
-        row("resume", Count(0, 1_000_000, Share(|it, n| it.deaths_max = count(n))))
-            .default("10")
-            .help("how often a minute to resume a machine whose server process died")
-            .long(
-                "When the process that serves a machine dies (killed, out of memory, a fault), another \
-                 resumes its session, and the machine sees a pause. With 0, or after so many deaths \
-                 within a minute, which one of its requests may cause, it is disconnected.",
-            ),
     ]),
     &Group::Sharing.of([
         row("translate_uid", Rule(Share(|it, rule| translate(&mut it.serving.uid_map, &rule))))

@@ -1,6 +1,7 @@
 //! A session that one dispatcher saves and another goes on with.
 
 use super::*;
+use crate::backing::Services;
 use std::io;
 
 fn saved(dispatcher: &Dispatcher<RecordingFs>) -> Vec<u8> {
@@ -104,13 +105,18 @@ fn malformed_saved_sessions_are_refused() {
 fn a_session_of_a_dead_process_is_resumed_by_its_init() {
     let sent = init_request(45, offered());
     let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
-    dispatcher.resume(&sent).unwrap();
+    dispatcher.resume(&sent, Services::unavailable()).unwrap();
     assert_eq!(dispatcher.file_system().calls(), ["started", "recover"]);
-    assert!(dispatcher.resume(&sent).is_err(), "once");
+    assert!(
+        dispatcher.resume(&sent, Services::unavailable()).is_err(),
+        "once"
+    );
 
     for bytes in [&[][..], &sent[..50], &request(Opcode::Statfs).finish()] {
         let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
-        let error = dispatcher.resume(bytes).unwrap_err();
+        let error = dispatcher
+            .resume(bytes, Services::unavailable())
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(dispatcher.file_system().calls().is_empty());
     }
@@ -147,6 +153,8 @@ fn a_file_system_without_save_and_open_is_unsupported() {
     assert_eq!(answer.error, -libc::ENOSYS);
     let refused = dispatcher.save(&mut Vec::new()).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
-    let refused = Dispatcher::new(Arc::new(Plain)).resume(&init).unwrap_err();
+    let refused = Dispatcher::new(Arc::new(Plain))
+        .resume(&init, Services::unavailable())
+        .unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
 }

@@ -8,6 +8,7 @@ use rustix::io::Result;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thrufs_abi::layout::{InHeader, WriteIn};
+use thrufs_abi::{Opcode, Unique};
 use thrufs_sys::buffer::PageBuffer;
 use thrufs_sys::fuse_dev::clone_channel;
 use zerocopy::FromBytes;
@@ -42,7 +43,7 @@ pub(super) struct Buffers {
 enum Channel {
     /// Cloned from the session's device: its list of requests in progress and its lock are its own.
     Own(OwnedFd),
-    /// The session's own, because cloning failed.
+    /// The session's own: cloning failed, or another process goes on with the session.
     Shared(OwnedFd),
 }
 
@@ -58,10 +59,15 @@ impl Buffers {
     /// Buffers for requests and replies with at most `data_bytes_max` bytes of data.
     pub(super) fn new<F>(connection: &Connection<F>, data_bytes_max: u32) -> io::Result<Buffers> {
         let device = connection.device.as_fd();
-        let channel = match clone_channel(device) {
-            Ok(channel) => Channel::Own(channel),
+        // What was read by a clone fails when its last descriptor is closed, as when this process dies.
+        let own = match connection.writer {
+            Some(_) => None,
+            None => clone_channel(device).ok(),
+        };
+        let channel = match own {
+            Some(channel) => Channel::Own(channel),
             // A confined process cannot open /dev/fuse; or no descriptor is left.
-            Err(_) => Channel::Shared(rustix::io::fcntl_dupfd_cloexec(device, 3)?),
+            None => Channel::Shared(rustix::io::fcntl_dupfd_cloexec(device, 3)?),
         };
         let data = data_bytes_max as usize;
         let request = REQUEST_START + REQUEST_BYTES_MIN.max(WRITE_HEAD_BYTES + data);
@@ -82,6 +88,14 @@ impl Buffers {
     pub(super) fn caller(&self, length: usize) -> u32 {
         let request = &self.request[REQUEST_START..REQUEST_START + length];
         InHeader::ref_from_prefix(request).map_or(0, |(header, _)| header.pid)
+    }
+
+    /// Number and operation of the request of `length` bytes.
+    pub(super) fn head(&self, length: usize) -> (Unique, Option<Opcode>) {
+        let request = &self.request[REQUEST_START..REQUEST_START + length];
+        InHeader::ref_from_prefix(request).map_or((Unique(0), None), |(header, _)| {
+            (Unique(header.unique), Opcode::from_u32(header.opcode))
+        })
     }
 
     pub(super) fn split(&mut self, length: usize) -> (&[u8], &mut [u8]) {

@@ -75,7 +75,7 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
 
 /// The supervisor's part.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     /// The workers' end of the socket.
     socket: OwnedFd,
     /// It ends when that is shut down, and closes what is stored.
@@ -83,7 +83,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn start(machines_max: usize) -> io::Result<Store> {
+    pub(crate) fn start(machines_max: usize) -> io::Result<Store> {
         let kept_max = kept_max(machines_max);
         let (ours, socket) = packets()?;
         let keep = move || keep(&ours, kept_max);
@@ -133,20 +133,30 @@ fn keep(workers: &OwnedFd, kept_max: usize) {
 }
 
 #[derive(Debug)]
-pub(super) struct OfSupervisor {
+pub(crate) struct OfSupervisor {
     socket: OwnedFd,
     /// The stored keys, for the limit.
     keys: Mutex<HashSet<u64>>,
     kept_max: usize,
+    /// What was stored, where it was asked for in advance.
+    fetched: Mutex<Option<Vec<(u64, OwnedFd)>>>,
 }
 
 impl OfSupervisor {
-    pub(super) fn new(socket: OwnedFd, machines_max: usize) -> OfSupervisor {
+    pub(crate) fn new(socket: OwnedFd, machines_max: usize) -> OfSupervisor {
         OfSupervisor {
             socket,
             keys: Mutex::default(),
             kept_max: kept_max(machines_max),
+            fetched: Mutex::default(),
         }
+    }
+
+    /// Receives now what [`take`](Strongbox::take) is to return: the worker of a mount may not receive descriptors
+    /// later.
+    pub(crate) fn fetch(&self) {
+        let taken = self.take();
+        *self.fetched.lock() = Some(taken);
     }
 }
 
@@ -186,6 +196,9 @@ impl Strongbox for OfSupervisor {
     }
 
     fn take(&self) -> Vec<(u64, OwnedFd)> {
+        if let Some(fetched) = self.fetched.lock().take() {
+            return fetched;
+        }
         let mut taken = Vec::new();
         // Unique: workers do not start in the same nanosecond.
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
