@@ -233,6 +233,7 @@ fn mount_in_the_foreground_ends_with_its_terminal() {
         return skipped(&format!("a terminal that closes: no {PYTHON}"));
     }
     let script = "import os, pty, signal, sys
+signal.alarm(100)
 pid, terminal = pty.fork()
 if pid == 0:
     if sys.argv[1] == 'nohup':
