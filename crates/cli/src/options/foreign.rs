@@ -32,7 +32,7 @@ mirror: use uid= with the user's own number
 map: use uidmap=CLIENT:HOST:COUNT and gidmap=CLIENT:HOST:COUNT
 posix_lock flock: use locks=shared
 no_posix_lock no_flock: use locks=local
-remount: use mount(8), as `mount -o remount,ro MOUNTPOINT`; all but flags of the mount takes unmounting
+remount: use `mount -o remount,ro MOUNTPOINT` for flags of the mount; for the rest, unmount and mount again
 bind rbind: bind mounts need no server: use mount(8)
 mand: Linux no longer has mandatory locks";
 

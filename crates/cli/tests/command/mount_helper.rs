@@ -1,8 +1,8 @@
 //! The helper, called as mount(8) and systemd call it: automounts, remounts, and what options do to the mount.
 
 use crate::ground::{
-    Foreground, Ground, detach, fails, mount_line, run, skipped, stderr, stdout, succeeded, thrufs,
-    unmount_by_command, wait_for,
+    Ground, detach, fails, mount_line, run, skipped, stderr, stdout, succeeded, thrufs,
+    unmount_by_command,
 };
 use crate::run_ground::PYTHON;
 use rustix::mount::{MountFlags, mount_bind, mount_remount};
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 fn helper(ground: &Ground) -> PathBuf {
@@ -213,12 +213,7 @@ fn a_mount_on_a_mount_is_made_with_a_warning() {
 #[test]
 fn sighup_without_a_terminal_asks_for_a_reload() {
     let Some(ground) = Ground::new() else { return };
-    let mut command = Command::new("setsid");
-    command.args([crate::ground::THRUFS, "mount", "-f"]);
-    command.args([&ground.src, &ground.mnt]);
-    command.stdin(Stdio::null()).stderr(Stdio::piped());
-    let server = Foreground::of(command.spawn().unwrap());
-    wait_for("the mount", || ground.mnt.join("file").exists());
+    let server = ground.mount_in_foreground(&[]);
     server.signal_and_wait(Signal::HUP);
     ground.assert_serves();
     let said = server.ends_by(Signal::TERM);
