@@ -29,6 +29,8 @@ pub(crate) struct MountConfig {
     pub(crate) mountpoint: PathBuf,
     #[serde(with = "bitflags::serde")]
     pub(crate) attributes: MountAttrFlags,
+    /// Whether the source is read by the rules for times of access in `attributes`, instead of its own.
+    pub(crate) sets_atime: bool,
     pub(crate) synchronous: bool,
     /// Whether to unmount when the server dies; otherwise the mount stays and returns ENOTCONN.
     pub(crate) auto_unmount: bool,
@@ -66,6 +68,7 @@ impl Default for MountConfig {
             source: PathBuf::new(),
             mountpoint: PathBuf::new(),
             attributes: MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+            sets_atime: false,
             synchronous: false,
             auto_unmount: false,
             fsname: None,
@@ -87,6 +90,19 @@ impl MountConfig {
     /// Arguments of the processes, for ps(1).
     pub(crate) fn paths(&self) -> [&Path; 2] {
         [&self.source, &self.mountpoint]
+    }
+
+    /// What to set and to clear at the mounts of the source, so that times of access are kept as the options say.
+    pub(crate) fn atime(&self) -> Option<[MountAttrFlags; 2]> {
+        const RULE: MountAttrFlags = MountAttrFlags::MOUNT_ATTR__ATIME;
+        const DIRECTORIES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NODIRATIME;
+        let cleared = if self.sets_atime {
+            RULE
+        } else {
+            MountAttrFlags::empty()
+        };
+        let set = self.attributes & (cleared | DIRECTORIES);
+        (self.sets_atime || !set.is_empty()).then_some([set, cleared])
     }
 
     pub(crate) fn has(&self, attribute: MountAttrFlags) -> bool {

@@ -118,6 +118,12 @@ pub(crate) fn set_attributes(
     mount_setattr(tree, c"", whole, set, clear, propagation)
 }
 
+/// Has times of access kept in another way on a mount and those beneath it: attributes to set, and to clear.
+fn set_atime(tree: impl AsFd, [set, clear]: [MountAttrFlags; 2]) -> Result<(), Errno> {
+    let (whole, unchanged) = (AT_EMPTY_PATH | AT_RECURSIVE, MountPropagationFlags::empty());
+    mount_setattr(tree, c"", whole, set, clear, unchanged)
+}
+
 /// Makes the working directory the root directory, and unmounts the old one.
 fn enter_as_root() -> Result<(), Failure> {
     // With the same path twice, the old root is stacked on the new one (pivot_root(2), NOTES).

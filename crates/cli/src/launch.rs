@@ -10,6 +10,7 @@ use crate::lookup;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, DeadMount, unusable};
 use crate::options::{self, Form, Group, OPTIONS, OptionError, Setting, Use};
+use crate::output::report;
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::source;
@@ -108,6 +109,12 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     let (directory, source) = source::open(&source)?;
     let (place, mountpoint) = open_mountpoint(&mountpoint)?;
     let is_same = mountpoint == source;
+    if !is_same && mounting::fuse_on(&mountpoint).is_some() {
+        let shown = mountpoint.display();
+        report(format_args!(
+            "thrufs: something is mounted on {shown} already: the new mount covers it"
+        ));
+    }
     // A mount on the source itself covers it, so that its path finds only the mount.
     let sources = if mountpoint.starts_with(&source) && (privileged || !is_same) {
         if !privileged {

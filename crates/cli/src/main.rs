@@ -6,7 +6,7 @@
 //! | `command_line`, `mount_helper` | the arguments of users and of mount(8) |
 //! | `arguments` | arguments that several commands have |
 //! | `manual` | the manual pages |
-//! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
+//! | `launch`, `remount`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
 //! | `run` | a command in a sandbox: the runner, the sandbox, its process 1 |
 //! | `virtiofsd` | the command line of virtiofsd |
 //! | `bench_command` | executing the benchmark, a separate program |
@@ -63,6 +63,7 @@ mod output;
 mod policy;
 mod policy_file;
 mod process;
+mod remount;
 mod run;
 mod share;
 mod source;

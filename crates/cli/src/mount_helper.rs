@@ -13,6 +13,7 @@ use crate::launch::{self, MountArguments};
 use crate::mounting::error::MountCommandError;
 use crate::options::{self, OptionError};
 use crate::output::report;
+use crate::remount::{self, RemountError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ pub(crate) const NAMES: [&str; 2] = ["mount.thrufs", "mount.fuse.thrufs"];
 #[derive(Debug)]
 pub(crate) struct HelperArguments {
     pub(crate) mount: MountArguments,
+    /// Whether it is mounted already, and flags are to change.
+    pub(crate) remount: bool,
     /// Check, but do not mount.
     pub(crate) fake: bool,
     pub(crate) verbose: bool,
@@ -43,6 +46,8 @@ pub(crate) enum HelperError {
     Option(#[from] OptionError),
     #[error(transparent)]
     Mount(#[from] MountCommandError),
+    #[error(transparent)]
+    Remount(#[from] RemountError),
 }
 
 impl CommandError for HelperError {
@@ -54,6 +59,8 @@ impl CommandError for HelperError {
                 | MountCommandError::Mount(MountError::Device(_)),
             ) => 2,
             HelperError::Mount(error) if error.status() != USAGE => 32,
+            HelperError::Remount(RemountError::Option(_)) => 1,
+            HelperError::Remount(_) => 32,
             _ => 1,
         }
     }
@@ -83,6 +90,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<(), HelperError> {
         report(format_args!(
             "mount.thrufs: ignored the unknown option `{option}`"
         ));
+    }
+    if helper.remount {
+        return Ok(remount::run(helper.mount, helper.fake)?);
     }
     let plan = launch::plan(helper.mount)?;
     if helper.verbose {
@@ -137,8 +147,11 @@ pub(crate) fn parse(
     let [source, mountpoint] = <[PathBuf; 2]>::try_from(paths).map_err(|_| HelperError::Usage)?;
     let mut settings = Vec::new();
     let mut left_out = Vec::new();
+    let mut remount = false;
     for list in lists {
         let list = list.into_string().map_err(OptionError::NotText)?;
+        let (list, is_remount) = remount::separate(&list);
+        remount |= is_remount;
         if sloppy {
             let (known, unknown) = options::parse_sloppily(&list)?;
             settings.extend(known);
@@ -154,6 +167,7 @@ pub(crate) fn parse(
     };
     Ok(HelperArguments {
         mount,
+        remount,
         fake,
         verbose,
         left_out,

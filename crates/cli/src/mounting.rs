@@ -56,9 +56,15 @@ pub(crate) fn mount(
     mount::mount_on(device, place, &config.mountpoint, &options(config))
 }
 
+/// Changes the flags of the mount whose root is open, as root.
+pub(crate) fn remount(config: &MountConfig, root: OwnedFd) -> Result<(), MountError> {
+    mount::remount(root, &config.mountpoint, &options(config))
+}
+
 /// Mounts through fusermount3, and returns the device.
 pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountError> {
     let attributes = [
+        ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME),
         ("strictatime", MountAttrFlags::MOUNT_ATTR_STRICTATIME),
         ("nodiratime", MountAttrFlags::MOUNT_ATTR_NODIRATIME),
         ("nosymfollow", MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW),
@@ -66,7 +72,7 @@ pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountE
     let wanted = attributes.into_iter().filter(|(_, it)| config.has(*it));
     let synchronous = config.synchronous.then_some("sync");
     for option in wanted.map(|(option, _)| option).chain(synchronous) {
-        tracing::warn!("{option} has no effect: fusermount3 does not support it");
+        tracing::warn!("{option} has no effect: it requires root");
     }
     mount::mount_unprivileged(&config.mountpoint, &options(config))
 }

@@ -22,7 +22,7 @@ mod value;
 
 pub(crate) use error::OptionError;
 pub(crate) use foreign::{needless, unsupported};
-pub(crate) use resolve::{resolve_mount, resolve_share};
+pub(crate) use resolve::{asked_of_server, resolve_mount, resolve_share};
 pub(crate) use row::{Form, Group, MountOption};
 pub(crate) use syntax::{parse_group, parse_user};
 pub(crate) use table::OPTIONS;

@@ -8,6 +8,7 @@
 
 mod death;
 mod events;
+mod given;
 mod resume;
 mod stop;
 mod stuck;
@@ -21,6 +22,7 @@ use crate::config::{MountConfig, ServerConfig};
 use crate::control::socket::{ControlSocket, file_name};
 use crate::error::{StartupError, system};
 use crate::log::Log;
+use crate::mount_table;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, MountTarget};
 use crate::policy_file::PolicyFiles;
@@ -28,7 +30,8 @@ use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
 use crate::watcher::receive_setup;
-use resume::Given;
+use given::Given;
+use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -69,6 +72,8 @@ struct MountSupervisor {
     left: Vec<Process>,
     /// When a worker that is to go on has to have begun.
     begins_until: Option<Instant>,
+    /// Otherwise it reloads the policy.
+    ends_on_hangup: bool,
 }
 
 #[derive(Debug)]
@@ -184,6 +189,7 @@ impl MountSupervisor {
             given,
             left: Vec::new(),
             begins_until: None,
+            ends_on_hangup: ends_on_hangup(),
         };
         let mut mounting = None;
         match supervisor.mount(place, &mut mounting) {
@@ -241,6 +247,8 @@ impl MountSupervisor {
                     self.early_signal = Some(number);
                     deadline = deadline.min(Instant::now() + WORKER_EXIT_TIMEOUT);
                 }
+                MountEvent::Signal(SIGHUP) | MountEvent::Worker(Notice::Signalled(SIGHUP))
+                    if !self.ends_on_hangup => {}
                 MountEvent::Signal(SIGTERM | SIGINT | SIGHUP)
                 | MountEvent::Worker(Notice::Signalled(_))
                 | MountEvent::Abandoned => return Err(MountCommandError::Interrupted),
@@ -316,8 +324,11 @@ impl MountSupervisor {
         if let Some(Ok(())) = mounted {
             self.target.mounted = mounting::fuse_on(&self.config.mountpoint);
         }
-        if self.target.mounted.is_some()
-            && let Err(error) = self.target.unmount_by_force()
+        let target = self.target.clone();
+        if target.mounted.is_some()
+            // The path may lead through an autofs that waits for the end of this attempt.
+            && let Ok(unmounting) = Task::start(move || target.unmount_by_force())
+            && let Some(Err(error)) = unmounting.finish_within(WORKER_EXIT_TIMEOUT)
         {
             tracing::warn!("{error}");
         }
@@ -356,7 +367,7 @@ impl MountSupervisor {
                     let _ = self.worker.channel.send(&Order::Statistics);
                 }
                 MountEvent::Signal(SIGHUP) | MountEvent::Worker(Notice::Signalled(SIGHUP))
-                    if !self.config.server.ends_on_hangup() =>
+                    if !self.ends_on_hangup =>
                 {
                     self.reload();
                 }
@@ -381,7 +392,7 @@ impl MountSupervisor {
     /// Reloads the policy. A bad one changes nothing.
     fn reload(&mut self) {
         let Some(path) = &self.config.server.policy else {
-            return;
+            return tracing::info!("SIGHUP: there is no policy to reload");
         };
         let opened = PolicyFiles::open(path, &self.config.serving);
         match opened.and_then(|files| Ok((files.for_worker()?, files))) {
@@ -402,6 +413,16 @@ pub(crate) fn begin(server: &ServerConfig) -> Result<(Log, SignalFd), StartupErr
     std::env::set_current_dir("/").map_err(system("change to /"))?;
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1]);
     Ok((log, signals.map_err(system("receive signals"))?))
+}
+
+/// Whether SIGHUP ends this process, as of a terminal that goes away: it has a controlling terminal, and was not
+/// started with SIGHUP ignored (nohup(1)). A service manager's SIGHUP asks for a reload.
+pub(crate) fn ends_on_hangup() -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let ignored = mount_table::field::<String>("/proc/self/status".into(), "SigIgn:");
+    let ignored = ignored.and_then(|set| u64::from_str_radix(&set, 16).ok());
+    rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok()
+        && ignored.is_none_or(|set| set & 1 << (SIGHUP - 1) == 0)
 }
 
 /// Starts the worker of a mount. `sources` are as for [`run`]; `orders` come before [`Order::Serve`].

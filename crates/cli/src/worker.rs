@@ -38,11 +38,15 @@ pub(crate) fn main() -> ExitCode {
 
 fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -> Outcome {
     let (mut unprivileged, mut resources) = inherited.drop_privileges(&config)?;
+    let options = serde_json::to_value(&config)?;
     let mut descriptors = descriptors.into_iter();
     let (Some(device), Some(source)) = (descriptors.next(), descriptors.next()) else {
         return Err("started without device or source".into());
     };
     let source = unprivileged.isolate(source, descriptors.next());
+    if let Some(attributes) = config.atime() {
+        unprivileged.set_atime(attributes);
+    }
     let callers = unprivileged.callers.take().map(Callers::new).map(Arc::new);
     resources.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
     let journal = match <[OwnedFd; 3]>::try_from(std::mem::take(&mut unprivileged.record)) {
@@ -82,6 +86,7 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
     let subject = Arc::new(Subject {
         place: config.mountpoint.clone(),
         served: Served::Mount(file_system, session.handle(), deaths),
+        options: Some(options),
     });
     let watched = MountWatch {
         handle: session.handle(),

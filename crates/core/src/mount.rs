@@ -63,6 +63,16 @@ pub fn mount_on(
     mount_call::mount(device.as_fd(), &place, options)
 }
 
+/// Changes the flags of a mount, whose open root is `root` (`O_PATH` suffices); `target` is its name in messages. As for
+/// `MS_REMOUNT` of mount(2), `ro` and `synchronous` also concern its other places, and times of access stay as they are:
+/// their flags are without effect on FUSE. Needs CAP_SYS_ADMIN.
+///
+/// # Errors
+/// [`MountError::NotPermitted`], [`MountError::Kernel`] (EINVAL where `root` is not that of a mount).
+pub fn remount(root: impl AsFd, target: &Path, options: &MountOptions) -> Result<(), MountError> {
+    mount_call::remount(&Place::of(&root, target), options)
+}
+
 /// Unmounts `target`; with `lazy`, also when it is in use: detaches it at once, and ends with its last
 /// use.
 ///

@@ -72,8 +72,13 @@ impl Credentials {
         let mut effective = cred::thread_effective()?;
         let may_act = effective.contains(Capabilities::SETUID | Capabilities::SETGID);
         let switches = may_act && cred::keep_capabilities_on_setuid().is_ok();
-        if !may_act {
-            tracing::info!("serving as an ordinary user: new files belong to the server's user");
+        let is_root = rustix::process::geteuid().is_root();
+        if !may_act && !is_root {
+            tracing::debug!("serving as an ordinary user: new files belong to the server's user");
+        } else if !may_act {
+            tracing::info!(
+                "without CAP_SETUID and CAP_SETGID: new files belong to the server's user"
+            );
         } else if !switches {
             tracing::warn!(
                 "cannot keep capabilities while acting as callers (requires CAP_SETPCAP at start): new \

@@ -4,7 +4,6 @@
 use super::path;
 use crate::error::{StartupError, system};
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,12 +66,6 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Whether SIGHUP ends the server: in the foreground, on a terminal or without a policy. Otherwise it
-    /// reloads the policy, if there is one.
-    pub(crate) fn ends_on_hangup(&self) -> bool {
-        self.foreground && (self.policy.is_none() || rustix::termios::isatty(io::stdin()))
-    }
-
     /// Makes its paths absolute: the server's working directory is `/`.
     ///
     /// # Errors

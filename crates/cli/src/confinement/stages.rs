@@ -11,7 +11,7 @@
 
 use super::{
     Duty, PRIVATE_SOURCE, clone_mounts, drop_privileges, enter_private_tree, filter_system_calls,
-    is_root, mount_table, needed, own_process, raise_descriptor_limit, share,
+    is_root, mount_table, needed, own_process, raise_descriptor_limit, set_atime, share,
 };
 use crate::channel::{Notice, Order, ToParent};
 use crate::config::{FilterAction, MountConfig, ServerConfig, ShareConfig};
@@ -20,7 +20,8 @@ use crate::log;
 use crate::policy_file::PolicyFiles;
 use crate::task::start_thread;
 use crate::watcher::{Watched, Watcher, WorkerSetup, receive_setup};
-use rustix::mount::MountPropagationFlags;
+use rustix::io::Errno;
+use rustix::mount::{MountAttrFlags, MountPropagationFlags};
 use std::error::Error;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -188,6 +189,19 @@ impl Unprivileged {
         };
         self.worker.clone = Some(clone);
         inside
+    }
+
+    /// Has times of access kept as the options say, in a mount of root's: in the clone, by which all is read.
+    pub(crate) fn set_atime(&self, attributes: [MountAttrFlags; 2]) {
+        let set = match &self.worker.clone {
+            Some(clone) => set_atime(clone, attributes),
+            None => Err(Errno::OPNOTSUPP),
+        };
+        if let (true, Err(errno)) = (is_root(), set) {
+            tracing::warn!(
+                "times of access are kept as the source is mounted, not as asked: {errno}"
+            );
+        }
     }
 
     /// Leaves the files of the host, in a mount of root. On failure (initial RAM disk, a container's filter),

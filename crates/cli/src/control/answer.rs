@@ -21,6 +21,8 @@ pub(crate) struct Subject {
     /// Mount point, or socket of the share.
     pub(crate) place: PathBuf,
     pub(crate) served: Served,
+    /// The configuration; of a mount.
+    pub(crate) options: Option<Value>,
 }
 
 pub(crate) enum Served {
@@ -88,6 +90,10 @@ impl Subject {
                 }
             }
             Command::Statistics => self.statistics(),
+            Command::Options => match &self.options {
+                Some(options) => Reply::Result(options.clone()),
+                None => Reply::Error(Refusal::not_mounted()),
+            },
             Command::Settle => match self.served.file_system().map(|it| it.settle(PATIENCE)) {
                 Some(Ok(())) => Reply::Result(json!({ "settled": true })),
                 Some(Err(Errno::EOPNOTSUPP)) | None => Reply::Error(Refusal::not_followed()),

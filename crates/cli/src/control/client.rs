@@ -6,7 +6,7 @@
 use super::finding::Located;
 use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
 use super::query_error::QueryError;
-use super::socket::{directory_of, file_name, file_name_of_share};
+use super::socket::{self, file_name, file_name_of_share};
 use crate::listening::is_socket;
 use crate::lookup::descriptor_path;
 use rustix::fs::{Mode, OFlags, Stat};
@@ -36,7 +36,7 @@ pub(crate) fn ask(
     let Some(user) = mount.user else {
         return Err(not_on_thrufs(path, located));
     };
-    let (place, follow) = place_of(socket, user, file_name(mount.device))?;
+    let (place, follow) = place_of(socket, user, &file_name(mount.device));
     let stream = reach(&place, follow, user).map_err(|errno| {
         let (mountpoint, socket_path) = (mount.path.clone(), place.clone());
         match errno {
@@ -74,7 +74,7 @@ pub(crate) fn ask_share(
 ) -> Result<Value, QueryError> {
     let user = share.stat.st_uid;
     let name = file_name_of_share(share.stat.st_dev, share.stat.st_ino);
-    let (socket, follow) = place_of(socket, user, name)?;
+    let (socket, follow) = place_of(socket, user, &name);
     let stream = reach(&socket, follow, user).map_err(|errno| match errno {
         Errno::NOENT | Errno::CONNREFUSED => QueryError::NoSocketOfShare(share.path.into()),
         other => QueryError::query(share.path)(other),
@@ -83,14 +83,10 @@ pub(crate) fn ask_share(
 }
 
 /// The given socket, or the usual one with this name, and how to open it.
-fn place_of(
-    socket: Option<&Path>,
-    user: u32,
-    usual: String,
-) -> Result<(PathBuf, OFlags), QueryError> {
+fn place_of(socket: Option<&Path>, user: u32, usual: &str) -> (PathBuf, OFlags) {
     match socket {
-        Some(socket) => Ok((socket.to_owned(), OFlags::empty())),
-        None => Ok((directory_of(user)?.join(usual), OFlags::NOFOLLOW)),
+        Some(socket) => (socket.to_owned(), OFlags::empty()),
+        None => (socket::find(user, usual), OFlags::NOFOLLOW),
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Statistics,
     /// Waits until the kernel has been told of the changes in the source.
     Settle,
+    /// The configuration of a mount, for a remount by the same version.
+    Options,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -87,6 +89,10 @@ impl Refusal {
         )
     }
 
+    pub(crate) fn not_mounted() -> Refusal {
+        Refusal::new("unknown", "a share has no options of a mount")
+    }
+
     /// As `failed`, with the reason.
     pub(crate) fn because(errno: i32, message: &str) -> Refusal {
         Refusal {
@@ -131,9 +137,11 @@ impl Command {
             }
             "statistics" => Ok(Command::Statistics),
             "settle" => Ok(Command::Settle),
+            "options" => Ok(Command::Options),
             other => {
                 let shown: String = other.chars().take(40).collect();
-                let message = format!("unknown command {shown:?}: explain, statistics, settle");
+                let message =
+                    format!("unknown command {shown:?}: explain, statistics, settle, options");
                 Err(Refusal::new("unknown", message))
             }
         }
@@ -148,6 +156,7 @@ impl Command {
             }
             Command::Statistics => ("statistics", None),
             Command::Settle => ("settle", None),
+            Command::Options => ("options", None),
         };
         let written = WrittenRequest {
             version: VERSION,

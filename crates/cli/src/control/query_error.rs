@@ -1,6 +1,5 @@
 //! Why a server cannot be queried.
 
-use super::socket::ControlSocketError;
 use crate::error::{CommandError, StartupError, system_at};
 use crate::mounting::DeadMount;
 use std::io;
@@ -41,8 +40,6 @@ pub(crate) enum QueryError {
     NoServer(PathBuf, PathBuf),
     #[error("{path}: {why}")]
     Refused { path: PathBuf, why: String },
-    #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
-    Place(#[from] ControlSocketError),
     #[error(transparent)]
     Startup(#[from] StartupError),
 }

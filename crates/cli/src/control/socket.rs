@@ -1,4 +1,5 @@
-//! Control sockets: a directory per user, and in it a file per mount.
+//! Control sockets: a directory per user (for a user without a runtime directory, in `/tmp`), and in it a file per
+//! mount.
 //!
 //! The file is named after the device number of the mount, which is unique while the mount exists,
 //! wherever it is bound or covered. The number is known after mounting, but the worker gets its socket
@@ -14,8 +15,10 @@ use crate::lookup;
 use crate::mount_table::DeviceNumber;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const SUFFIX: &str = ".socket";
@@ -25,8 +28,6 @@ const LEFTOVERS_LOOKED_AT: usize = 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlSocketError {
-    #[error("XDG_RUNTIME_DIR is not set, and there is no /run/user/{0}")]
-    NoRuntimeDirectory(u32),
     #[error("{path} must be a directory of user {user} that no other user can write to")]
     NotPrivate { path: PathBuf, user: u32 },
     #[error(transparent)]
@@ -44,21 +45,40 @@ pub(crate) fn file_name_of_share(device: u64, inode: u64) -> String {
     format!("share-{device:x}-{inode}{SUFFIX}")
 }
 
-/// The directory of a user's sockets, which may not exist.
-pub(crate) fn directory_of(user: u32) -> Result<PathBuf, ControlSocketError> {
+/// Where the sockets of a user may be: new ones in the first directory whose parent is the user's, the last without one.
+/// Without a session (cron, su) a user has no runtime directory, or the variable names another user's.
+fn directories_of(user: u32) -> Vec<PathBuf> {
     if user == 0 {
-        return Ok("/run/thrufs".into());
+        return vec!["/run/thrufs".into()];
     }
     let is_own = rustix::process::geteuid().as_raw() == user;
     let said = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    if let Some(said) = said.filter(|path| is_own && path.is_absolute()) {
-        return Ok(said.join("thrufs"));
-    }
-    let usual = PathBuf::from(format!("/run/user/{user}"));
-    if is_own && !usual.is_dir() {
-        return Err(ControlSocketError::NoRuntimeDirectory(user));
-    }
-    Ok(usual.join("thrufs"))
+    let said = said.filter(|path| is_own && path.is_absolute());
+    let in_session = said.into_iter().chain([format!("/run/user/{user}").into()]);
+    let mut all: Vec<_> = in_session.map(|path| path.join("thrufs")).collect();
+    all.push(format!("/tmp/thrufs-{user}").into());
+    all
+}
+
+/// The directory for a user's new socket, which may not exist.
+fn directory_for(user: u32) -> PathBuf {
+    let mut all = directories_of(user);
+    let last = all.pop().expect("there is one for each user");
+    let parent = |path: &PathBuf| path.parent().and_then(|it| it.metadata().ok());
+    let is_own = |path: &PathBuf| parent(path).is_some_and(|it| it.is_dir() && it.uid() == user);
+    all.into_iter().find(is_own).unwrap_or(last)
+}
+
+/// The path of a user's socket of this name, whether it exists or not: the newest, because killed servers leave theirs.
+pub(crate) fn find(user: u32, name: &str) -> PathBuf {
+    let paths = directories_of(user);
+    let mut paths: Vec<_> = paths.into_iter().map(|path| path.join(name)).collect();
+    let age = |path: &PathBuf| {
+        let made = path.symlink_metadata().ok();
+        Reverse(made.map(|it| (it.ctime(), it.ctime_nsec())))
+    };
+    paths.sort_by_cached_key(age);
+    paths.swap_remove(0)
 }
 
 /// A control socket, removed on drop.
@@ -79,7 +99,7 @@ impl ControlSocket {
             ControlLocation::None => return Ok(None),
             ControlLocation::Usual => {
                 let user = rustix::process::geteuid().as_raw();
-                let path = directory_of(user)?;
+                let path = directory_for(user);
                 make_directory(&path, user)?;
                 (path, None)
             }
@@ -90,7 +110,13 @@ impl ControlSocket {
                 (parent.to_owned(), Some(name.to_owned()))
             }
         };
-        let directory = lookup::open(&path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+        // In /tmp, another user may have made a link of this name.
+        let follow = match asked {
+            Some(_) => OFlags::empty(),
+            None => OFlags::NOFOLLOW,
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | follow;
+        let directory = lookup::open(&path, flags, Mode::empty())
             .map_err(system_at("open the directory", &path))?;
         must_be_private(&directory, &path, asked.is_some())?;
         if asked.is_none() {
@@ -107,10 +133,6 @@ impl ControlSocket {
     ) -> Result<Option<(ControlSocket, OwnedFd)>, ControlSocketError> {
         match ControlSocket::make(choice) {
             Err(error) if matches!(choice, ControlLocation::At(_)) => Err(error),
-            Err(error @ ControlSocketError::NoRuntimeDirectory(_)) => {
-                tracing::info!("no control socket: {error}");
-                Ok(None)
-            }
             Err(error) => {
                 tracing::warn!("no control socket: {error}");
                 Ok(None)

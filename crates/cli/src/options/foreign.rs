@@ -32,7 +32,7 @@ mirror: use uid= with the user's own number
 map: use uidmap=CLIENT:HOST:COUNT and gidmap=CLIENT:HOST:COUNT
 posix_lock flock: use locks=shared
 no_posix_lock no_flock: use locks=local
-remount: unmount and mount again; only ro and rw can be changed, by `mount -i -o remount,ro MOUNTPOINT`
+remount: use `mount -o remount,ro MOUNTPOINT` for flags of the mount; for the rest, unmount and mount again
 bind rbind: bind mounts need no server: use mount(8)
 mand: Linux no longer has mandatory locks";
 

@@ -6,7 +6,7 @@ use super::value::{Target, Use};
 use super::{Setting, find};
 use crate::config::{MountConfig, ShareConfig};
 use rustix::mount::MountAttrFlags;
-use thrufs_hostdir::{CacheMode, Config, FileHandles, Locks, MigrationMode, OpenMode};
+use thrufs_hostdir::{CacheMode, Config, FileHandles, IdMap, Locks, MigrationMode, OpenMode};
 
 /// The configuration of a mount, without its paths.
 pub(crate) fn resolve_mount(settings: &[Setting]) -> Result<MountConfig, OptionError> {
@@ -25,6 +25,49 @@ pub(crate) fn resolve_mount(settings: &[Setting]) -> Result<MountConfig, OptionE
         .attributes
         .set(MountAttrFlags::MOUNT_ATTR_RDONLY, read_only);
     Ok(config)
+}
+
+/// The first of the settings that asks for something else than the `running` server does, and than the kernel can change
+/// at a remount.
+pub(crate) fn asked_of_server(
+    settings: &[Setting],
+    running: &MountConfig,
+) -> Result<Option<Setting>, OptionError> {
+    let effective = in_force(settings)?;
+    if !asks_of_server(&effective, running)? {
+        return Ok(None);
+    }
+    for setting in &effective {
+        if asks_of_server(std::slice::from_ref(setting), running)? {
+            return Ok(Some(setting.clone()));
+        }
+    }
+    Ok(effective.into_iter().next())
+}
+
+fn asks_of_server(effective: &[Setting], running: &MountConfig) -> Result<bool, OptionError> {
+    const ATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR__ATIME;
+    let mut wanted = running.clone();
+    // What is added to what is there.
+    for setting in effective {
+        match setting.option.key() {
+            "uidmap" => wanted.serving.uid_map = IdMap::default(),
+            "gidmap" => wanted.serving.gid_map = IdMap::default(),
+            "atime" => wanted.attributes -= ATIME,
+            _ => {}
+        }
+    }
+    for setting in effective {
+        setting.apply(&mut Target::Mount(&mut wanted))?;
+    }
+    // The source is read by the rules for times of access that it was mounted with.
+    let read_by = ATIME | MountAttrFlags::MOUNT_ATTR_NODIRATIME;
+    wanted.attributes = (wanted.attributes & read_by) | (running.attributes - read_by);
+    wanted.sets_atime = running.sets_atime;
+    wanted.synchronous = running.synchronous;
+    // A server that may write does for a mount that is read-only.
+    wanted.serving.read_only &= running.serving.read_only;
+    Ok(format!("{wanted:?}") != format!("{running:?}"))
 }
 
 /// The configuration of a share, without its paths.

@@ -76,8 +76,8 @@ pub(crate) enum Value {
     On(Setter<bool>),
     /// None: the opposite of this switch.
     Off(&'static str),
-    /// None: one of the ways to keep times of access.
-    Atime(MountAttrFlags),
+    /// None: one of the ways to keep times of access, or the source's.
+    Atime(Option<MountAttrFlags>),
     Choice(&'static [&'static str], Setter<&'static str>),
     /// With a fraction.
     Seconds(Setter<Duration>),
@@ -150,7 +150,12 @@ impl Value {
             Value::Off(opposite) => unreachable!("{opposite} decides"),
             Value::On(set) => set.set(target, on),
             Value::Atime(atime) => {
-                let set = |config: &mut MountConfig, atime| config.attributes.insert(atime);
+                let set = |config: &mut MountConfig, atime: Option<MountAttrFlags>| {
+                    config.sets_atime = atime.is_some();
+                    config
+                        .attributes
+                        .insert(atime.unwrap_or(MountAttrFlags::empty()));
+                };
                 Setter::Mount(set).set(target, *atime)
             }
             Value::Choice(words, set) => set.set(target, syntax::one_of(words, text)?),

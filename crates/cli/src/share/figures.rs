@@ -97,6 +97,7 @@ impl Machines {
             Command::Explain { .. } => explain(&connected, command),
             Command::Statistics => self.statistics(&connected),
             Command::Settle => Reply::Error(Refusal::not_followed()),
+            Command::Options => Reply::Error(Refusal::not_mounted()),
         }
     }
 

@@ -102,6 +102,7 @@ struct ShareSupervisor {
     /// Failures of standby workers in a row.
     failures: u32,
     once: bool,
+    ends_on_hangup: bool,
 }
 
 pub(super) fn run(
@@ -167,6 +168,7 @@ impl ShareSupervisor {
             started: Instant::now(),
             failures: 0,
             once,
+            ends_on_hangup: supervisor::ends_on_hangup(),
         })
     }
 
@@ -183,6 +185,7 @@ impl ShareSupervisor {
                     self.end_by_force();
                     return Err(ShareError::Worker(why));
                 }
+                ShareEvent::Signal(SIGHUP) if !self.ends_on_hangup => {}
                 ShareEvent::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
                     return self.stop(number);
                 }
@@ -248,7 +251,7 @@ impl ShareSupervisor {
     fn on_event(&mut self, event: ShareEvent) -> Result<Then, ShareError> {
         match event {
             ShareEvent::Signal(SIGUSR1) => self.print_statistics(),
-            ShareEvent::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
+            ShareEvent::Signal(SIGHUP) if !self.ends_on_hangup => self.reload(),
             ShareEvent::Signal(number) => {
                 return self.stop(number);
             }

@@ -39,6 +39,7 @@ fn serve(inherited: Inherited, config: ShareConfig, mut source: Vec<OwnedFd>) ->
     let subject = Arc::new(Subject {
         place: config.socket,
         served: Served::Share(Arc::clone(&tree), device.handle()),
+        options: None,
     });
     let (connect, connected) = channel();
     let watched = ShareWatch {

@@ -1,8 +1,8 @@
 //! The control socket of a mount: `thrufs explain` and `thrufs ctl`.
 
 use crate::ground::{
-    self, Foreground, Ground, THRUFS, detach, fails, mount_line, mount_tmpfs, run, skipped, stdout,
-    succeeded, thrufs, wait_for,
+    self, Foreground, Ground, THRUFS, detach, fails, mount_line, mount_tmpfs, run, skipped, stderr,
+    stdout, succeeded, thrufs, wait_for,
 };
 use rustix::mount::mount_bind;
 use rustix::process::{Signal, kill_process};
@@ -376,19 +376,41 @@ fn mount_of_an_ordinary_user_is_queried_by_that_user_and_root() {
     ground.wait_gone();
     wait_for("the socket to go", || !socket.exists());
 
-    // Without a runtime directory, mounting succeeds.
-    if Path::new("/run/user/65534").exists() {
+    // Without a runtime directory, as under su(1) and cron(8).
+    let private = Path::new("/tmp/thrufs-65534");
+    // It stays, empty, after the user's last mount.
+    let _ = fs::remove_dir(private);
+    if Path::new("/run/user/65534").exists() || private.exists() {
         return skipped("a user without a runtime directory: this one has one");
     }
-    let without = "no control socket: XDG_RUNTIME_DIR";
-    fails(&user(None, &mount), 0, without);
-    fails(&user(None, &ask), 1, "");
-    ground::unmounts(|| user(None, &unmount));
-    // A directory of another user is not used.
-    let output = user(Some(ground.path()), &mount);
-    fails(&output, 0, "no control socket");
+    let output = user(None, &mount);
+    succeeded(&output);
+    let said = stderr(&output);
+    assert!(
+        said.lines().count() == 1 && said.contains("passthrough is off"),
+        "{said}"
+    );
+    assert_eq!(mode(private), 0o700);
+    // Whoever asks may have one.
+    for runtime in [None, Some(&*runtime)] {
+        succeeded(&user(runtime, &ask));
+    }
+    succeeded(&thrufs!("ctl", &ground.mnt, "statistics"));
     ground::unmounts(|| user(None, &unmount));
     ground.wait_gone();
+    // What another user has made there is not used.
+    fs::remove_dir(private).unwrap();
+    symlink(&runtime, private).unwrap();
+    fails(&user(None, &mount), 0, "no control socket");
+    fails(&user(None, &ask), 1, "no control socket");
+    ground::unmounts(|| user(None, &unmount));
+    fs::remove_file(private).unwrap();
+    // Nor is a directory of another user, which su(1) leaves in the variable.
+    succeeded(&user(Some(ground.path()), &mount));
+    succeeded(&user(None, &ask));
+    ground::unmounts(|| user(None, &unmount));
+    ground.wait_gone();
+    fs::remove_dir(private).unwrap();
 }
 
 #[test]

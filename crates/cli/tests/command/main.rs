@@ -10,6 +10,7 @@ mod draft_hostile;
 mod ground;
 mod messages;
 mod migration;
+mod mount_helper;
 mod mounting;
 mod options;
 mod owners;

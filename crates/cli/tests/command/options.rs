@@ -38,6 +38,7 @@ const OF_MOUNTS: &[Effect<Ground>] = &[
     ("ro", flags, "ro,nosuid,nodev,relatime"),
     ("suid", flags, "rw,nodev,relatime"),
     ("dev", flags, "rw,nosuid,relatime"),
+    ("allow_suid,allow_dev", flags, "rw,relatime"),
     ("noexec", flags, "rw,nosuid,nodev,noexec,relatime"),
     ("nosymfollow", flags, "rw,nosuid,nodev,relatime,nosymfollow"),
     ("noatime", flags, "rw,nosuid,nodev,noatime"),

@@ -21,6 +21,13 @@ pub const THRUFS: &str = env!("CARGO_BIN_EXE_thrufs");
 /// Limit for conditions that only a fault would prevent.
 pub const LIMIT: Duration = thrufs_testing::PATIENCE;
 
+/// The command, in a session of its own: without the terminal of the tests, where SIGHUP would end it.
+pub fn without_terminal() -> Command {
+    let mut command = Command::new("setsid");
+    command.arg(THRUFS);
+    command
+}
+
 /// Runs the command; arguments are strings or paths.
 macro_rules! thrufs {
     ($($argument:expr),* $(,)?) => {
@@ -107,7 +114,7 @@ impl Ground {
     }
 
     fn in_foreground(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(THRUFS);
+        let mut command = without_terminal();
         command.args(["mount", "-f"]).args(arguments);
         command.args([&self.src, &self.mnt]);
         command.stdin(Stdio::null()).stderr(Stdio::piped());

@@ -1,6 +1,6 @@
 //! Test directories for shares, and their processes.
 
-use super::{Foreground, THRUFS, processes, wait_for};
+use super::{Foreground, processes, wait_for, without_terminal};
 use rustix::process::Pid;
 use std::fs;
 use std::io::Write;
@@ -41,7 +41,7 @@ impl Place {
     }
 
     pub fn command(&self, options: &str) -> Command {
-        let mut command = Command::new(THRUFS);
+        let mut command = without_terminal();
         command.args(["share", "-o", options, "--socket"]);
         command.args([&self.socket, &self.dir]);
         command.stdin(Stdio::null()).stderr(Stdio::piped());

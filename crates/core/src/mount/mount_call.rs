@@ -4,9 +4,11 @@ use super::error::MountError;
 use super::options::{MountOptions, parameters};
 use super::place::Place;
 use rustix::io::Errno;
-use rustix::mount::{MountAttrFlags, MountFlags, mount as mount_call};
+use rustix::mount::{MountAttrFlags, MountFlags, mount as mount_call, mount_remount};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+const ATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR__ATIME;
 
 /// Mounts in one call. The kernel logs the reason of a failure, if any.
 ///
@@ -17,23 +19,45 @@ pub(super) fn mount(
     place: &Place<'_>,
     options: &MountOptions,
 ) -> Result<(), MountError> {
-    let failed = |errno| match errno {
-        Errno::PERM => MountError::NotPermitted(place.name.into()),
-        other => MountError::Kernel {
-            path: place.name.into(),
-            source: other.into(),
-        },
-    };
-    let flags = flags(options).map_err(failed)?;
+    let failed = failed_on(place);
+    let flags = flags(options).map_err(&failed)?;
     let list = CString::new(option_list(device, options)).expect("words and numbers without NUL");
     mount_call(
         options.source.as_str(),
-        format!("/proc/self/fd/{}", place.directory.as_raw_fd()),
+        path_of(place),
         kind(options),
         flags,
         list.as_c_str(),
     )
     .map_err(failed)
+}
+
+/// Changes flags of the mount whose root the place is. Without any flag of them, the kernel keeps the rules for times of
+/// access.
+///
+/// # Errors
+/// As [`mount`].
+pub(super) fn remount(place: &Place<'_>, options: &MountOptions) -> Result<(), MountError> {
+    let failed = failed_on(place);
+    let mut options = options.clone();
+    options.attributes -= ATIME | MountAttrFlags::MOUNT_ATTR_NODIRATIME;
+    let flags = flags(&options).map_err(&failed)?;
+    mount_remount(path_of(place), flags, "").map_err(failed)
+}
+
+fn path_of(place: &Place<'_>) -> String {
+    format!("/proc/self/fd/{}", place.directory.as_raw_fd())
+}
+
+fn failed_on(place: &Place<'_>) -> impl Fn(Errno) -> MountError {
+    let path = place.name;
+    move |errno| match errno {
+        Errno::PERM => MountError::NotPermitted(path.into()),
+        other => MountError::Kernel {
+            path: path.into(),
+            source: other.into(),
+        },
+    }
 }
 
 /// `fuse.SUBTYPE`: the kernel splits it at the first dot, and refuses an empty rest.
@@ -62,7 +86,6 @@ fn option_list(device: BorrowedFd<'_>, options: &MountOptions) -> String {
 /// # Errors
 /// EINVAL for attributes without a flag and for contradictions.
 fn flags(options: &MountOptions) -> rustix::io::Result<MountFlags> {
-    const ATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR__ATIME;
     let attributes = options.attributes;
     let mut flags = match attributes & ATIME {
         // Zero, and the default.

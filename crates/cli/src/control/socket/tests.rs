@@ -114,6 +114,6 @@ fn control_none_creates_no_socket() {
             .unwrap()
             .is_none()
     );
-    assert_eq!(directory_of(0).unwrap(), Path::new("/run/thrufs"));
+    assert_eq!(directory_for(0), Path::new("/run/thrufs"));
     assert_eq!(usual(), "0-53.socket");
 }

@@ -124,8 +124,8 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .long(
                 "thrufs-explain(1) and thrufs-ctl(1) query the server through this socket; only the user \
                  who mounted, and root, may connect. /run/thrufs/MAJOR-MINOR.socket for root and \
-                 $XDG_RUNTIME_DIR/thrufs/MAJOR-MINOR.socket for others unless given, with the device \
-                 number of the mount; share-DEVICE-INODE.socket there for a share. With none, there is \
+                 $XDG_RUNTIME_DIR/thrufs/MAJOR-MINOR.socket for others unless given (in /run/user/UID or \
+                 /tmp/thrufs-UID where that is not set), with the device number of the mount; share-DEVICE-INODE.socket there for a share. With none, there is \
                  no socket.",
             ),
         row("resume", Count(0, 1_000_000, Server(|it, n| it.deaths_max = count(n))))

@@ -18,7 +18,11 @@ const STRICTATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_STRICTATIME;
 /// Zero: the kernel's default.
 const RELATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_RELATIME;
 
-const ROOT_ALONE: &str = "Only root may use it. Unlike for mount(8), defaults does not include it.";
+const ROOT_ALONE: &str = "Only root may use it. Unlike for mount(8), defaults does not include it. mount(8) does \
+    not pass it on: write allow_suid or allow_dev after its -o, and in fstab.";
+
+const IN_THE_SOURCE: &str = "For what is read through the mount; not for what is mounted in the source later. Only \
+    root's server can do it: it reads by a copy of the source's mounts, which has this flag.";
 
 pub(super) const SECTIONS: &[&[MountOption]] = &[
     &Group::Sharing.of([
@@ -96,11 +100,13 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         usual("nosuid", On(Mount(|it, on| it.attributes.set(NOSUID, on))))
             .help("ignore set-user-id and set-group-id bits and file capabilities when executing"),
         row("suid", Off("nosuid"))
+            .aliases(&["allow_suid"])
             .help("honour set-user-id and set-group-id bits and file capabilities")
             .long(ROOT_ALONE),
         usual("nodev", On(Mount(|it, on| it.attributes.set(NODEV, on))))
             .help("do not open device files"),
         row("dev", Off("nodev"))
+            .aliases(&["allow_dev"])
             .help("open device files")
             .long(ROOT_ALONE),
         row("noexec", On(Mount(|it, on| it.attributes.set(NOEXEC, on))))
@@ -110,16 +116,21 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .help("do not follow symbolic links")
             .long("They can still be created and read."),
         usual("symfollow", Off("nosymfollow")).help("follow symbolic links"),
-        row("noatime", Atime(NOATIME)).help("do not update times of access"),
-        usual("atime", Atime(RELATIME))
+        row("noatime", Atime(Some(NOATIME)))
+            .help("do not update times of access")
+            .long(IN_THE_SOURCE),
+        usual("atime", Atime(None))
             .help("leave times of access to the source's own rules")
-            .aliases(&["norelatime", "nostrictatime"])
-            .long("The server reads the files, so what the source is mounted with decides."),
-        row("relatime", Atime(RELATIME))
-            .help("update a time of access when it is older than the last change"),
-        row("strictatime", Atime(STRICTATIME)).help("update times of access always"),
+            .aliases(&["norelatime", "nostrictatime"]),
+        row("relatime", Atime(Some(RELATIME)))
+            .help("update a time of access when it is a day old, or older than the last change")
+            .long(IN_THE_SOURCE),
+        row("strictatime", Atime(Some(STRICTATIME)))
+            .help("update times of access always")
+            .long(IN_THE_SOURCE),
         row("nodiratime", On(Mount(|it, on| it.attributes.set(NODIRATIME, on))))
-            .help("do not update times of access of directories"),
+            .help("do not update times of access of directories")
+            .long(IN_THE_SOURCE),
         usual("diratime", Off("nodiratime"))
             .help("update times of access of directories like those of files"),
         row("sync", On(Mount(|it, on| it.synchronous = on)))

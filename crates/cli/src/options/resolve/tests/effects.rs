@@ -28,10 +28,11 @@ mount |  | noexec | attributes="NOSUID+NODEV+NOEXEC"
 mount | noexec | exec | attributes="NOSUID+NODEV"
 mount |  | nosymfollow | attributes="NOSUID+NODEV+NOSYMFOLLOW"
 mount | nosymfollow | symfollow | attributes="NOSUID+NODEV"
-mount |  | noatime | attributes="NOSUID+NODEV+NOATIME"
-mount | noatime | atime | attributes="NOSUID+NODEV"
+mount |  | noatime | attributes="NOSUID+NODEV+NOATIME" sets_atime=true
+mount | noatime | atime | attributes="NOSUID+NODEV" sets_atime=false
 mount | strictatime | relatime | attributes="NOSUID+NODEV"
-mount |  | strictatime | attributes="NOSUID+NODEV+STRICTATIME"
+mount |  | relatime | sets_atime=true
+mount |  | strictatime | attributes="NOSUID+NODEV+STRICTATIME" sets_atime=true
 mount |  | nodiratime | attributes="NOSUID+NODEV+NODIRATIME"
 mount | nodiratime | diratime | attributes="NOSUID+NODEV"
 mount |  | sync | synchronous=true
