@@ -205,6 +205,14 @@ impl ToChild {
         Ok((Channel(ours, PhantomData), theirs))
     }
 
+    /// Sends to a child that was just started. A dead one is no error here: its exit is handled next.
+    pub(crate) fn send_setup(&self, message: &Order) -> io::Result<()> {
+        self.send(message).or_else(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+            _ => Err(error),
+        })
+    }
+
     /// As [`receive`](Self::receive), of a process that a peer may control: with descriptors, a packet is
     /// malformed, but for the first [`Watching`](Notice::Watching).
     pub(crate) fn receive_from_peer(&self, is_watched: bool) -> io::Result<Option<Notice>> {
@@ -341,6 +349,19 @@ mod tests {
         drop(theirs);
         let end = ours.receive_from_peer(true);
         assert!(end.is_ok_and(|it| it.is_none()));
+    }
+
+    #[test]
+    fn sending_to_a_dead_child_is_no_error() {
+        for unread in [0, 1] {
+            let (ours, theirs) = pair();
+            for _ in 0..unread {
+                ours.send_setup(&Order::Stop).unwrap();
+            }
+            drop(theirs);
+            ours.send_setup(&Order::Stop).unwrap();
+            ours.send_setup(&Order::Stop).unwrap();
+        }
     }
 
     #[test]

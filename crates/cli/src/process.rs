@@ -313,6 +313,11 @@ impl Process {
         }
     }
 
+    /// Whether what is left of a killed process waits in the kernel for something else.
+    pub(crate) fn only_sleeps(&self) -> bool {
+        all_threads(self.id(), sleeps_or_has_ended)
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -354,6 +359,13 @@ pub(crate) fn start_inheriting(
 
 /// Whether all threads of a process have PF_EXITING set.
 fn is_exiting(process: u32) -> bool {
+    all_threads(process, |stat| {
+        flags_of(stat).is_some_and(|flags| flags & PF_EXITING != 0)
+    })
+}
+
+/// Whether this holds for `stat` of all threads of a process that have not ended.
+fn all_threads(process: u32, holds: impl Fn(&str) -> bool) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
         return true;
     };
@@ -361,7 +373,14 @@ fn is_exiting(process: u32) -> bool {
     let mut stats = threads
         .flatten()
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
-    stats.all(|stat| flags_of(&stat).is_some_and(|flags| flags & PF_EXITING != 0))
+    stats.all(|stat| holds(&stat))
+}
+
+/// The state is the first field after the name: a thread that has ended, or that sleeps in the kernel and hears no
+/// signal.
+fn sleeps_or_has_ended(stat: &str) -> bool {
+    let fields = stat.rsplit_once(") ");
+    fields.is_some_and(|(_, fields)| fields.starts_with(['D', 'Z', 'X']))
 }
 
 /// `include/linux/sched.h`
@@ -397,6 +416,7 @@ mod tests {
     fn names_with_parentheses_hide_no_flags() {
         let stat = "7 (a) (b) Z 1 7 7 0 -1 4228108 0 0";
         assert_eq!(flags_of(stat), Some(4_228_108));
+        assert!(sleeps_or_has_ended(stat) && !sleeps_or_has_ended("7 (a) D) R 1 7"));
         assert_eq!(flags_of("7 (a"), None);
     }
 }

@@ -442,8 +442,8 @@ pub(crate) fn start_worker(
         Order::Serve(Box::new(config.clone()), all),
     ];
     for message in orders.into_iter().chain(last) {
-        let said = worker.channel.send(&message);
-        said.map_err(system("send to the worker"))?;
+        let sent = worker.channel.send_setup(&message);
+        sent.map_err(system("send to the worker"))?;
     }
     Ok(worker)
 }

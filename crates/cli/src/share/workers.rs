@@ -2,13 +2,12 @@
 
 use super::connection::Connection;
 use super::figures::QueryChannel;
-use crate::channel::{Order, ToChild};
+use crate::channel::Order;
 use crate::config::ShareConfig;
 use crate::error::{StartupError, system};
 use crate::foreign::Foreign;
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
-use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thrufs_sys::apart::Apart;
@@ -34,7 +33,10 @@ impl ShareWorker {
     ) -> Result<Foreign<ShareWorker>, StartupError> {
         let process = Process::start_apart(apart, Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
-        let send = |message: Order| send_setup(&process.channel, &message);
+        let send = |message: Order| {
+            let sent = process.channel.send_setup(&message);
+            sent.map_err(system("send to the worker"))
+        };
         let (queries, theirs) =
             QueryChannel::pair().map_err(system("create a socket for the worker"))?;
         send(Order::Control(vec![theirs]))?;
@@ -53,16 +55,6 @@ impl ShareWorker {
     }
 }
 
-/// Sends a message to a starting worker. A dead worker is no error here: its exit is handled next, and
-/// decides about its connection.
-fn send_setup(channel: &ToChild, message: &Order) -> Result<(), StartupError> {
-    let sent = channel.send(message).or_else(|error| match error.kind() {
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Ok(()),
-        _ => Err(error),
-    });
-    sent.map_err(system("send to the worker"))
-}
-
 /// The state of the standby worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StandbyState {
@@ -71,22 +63,4 @@ pub(super) enum StandbyState {
     Ready,
     /// There is none: `machines` is reached, or the share ends. No front end is accepted.
     Full,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sending_to_a_dead_worker_is_no_error() {
-        for unread in [0, 1] {
-            let (ours, theirs) = ToChild::pair().unwrap();
-            for _ in 0..unread {
-                send_setup(&ours, &Order::Stop).unwrap();
-            }
-            drop(theirs);
-            send_setup(&ours, &Order::Stop).unwrap();
-            send_setup(&ours, &Order::Stop).unwrap();
-        }
-    }
 }

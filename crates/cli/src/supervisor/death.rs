@@ -10,14 +10,15 @@ use crate::channel::Order;
 use crate::error::system;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, connection_lives};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Before the connection of an exiting worker is aborted.
 const ENDING_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Before another worker goes on beside an exiting one: a request that this one is about to receive would not be
-/// sent again.
+/// Before another worker goes on beside an exiting one, of which threads run: a request that one of them is about to
+/// receive would not be sent again.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(1);
+const LEAVING_INTERVAL: Duration = Duration::from_millis(5);
 
 impl MountSupervisor {
     /// Opens the file that aborts the connection, for this process and for those that see it die.
@@ -62,14 +63,23 @@ impl MountSupervisor {
     /// Kills an exiting worker; returns whether it has ended, or is left behind.
     pub(super) fn kill_worker(&mut self) -> bool {
         self.worker.kill();
-        // One that stays is left behind if another goes on: that answers what its threads wait for.
-        let patience = match self.may_resume() {
-            true => LEAVING_TIMEOUT,
-            false => ENDING_TIMEOUT,
-        };
-        self.worker.has_ended_within(patience) || self.may_resume() || {
+        if self.may_resume() {
+            self.wait_until_left();
+            return true;
+        }
+        self.worker.has_ended_within(ENDING_TIMEOUT) || {
             self.abort();
             self.worker.has_ended_within(WORKER_EXIT_TIMEOUT)
+        }
+    }
+
+    /// Waits until another worker may go on beside the exiting one, which answers what that waits for.
+    fn wait_until_left(&mut self) {
+        let since = Instant::now();
+        while !self.worker.has_ended_within(LEAVING_INTERVAL) && since.elapsed() < LEAVING_TIMEOUT {
+            if since.elapsed() >= ENDING_TIMEOUT && self.worker.only_sleeps() {
+                break;
+            }
         }
     }
 
