@@ -1,7 +1,7 @@
 //! What is given to those who do not build: a tarball and a package for Debian, of static programs, in `target/dist`.
 //!
-//! `thrufs install` makes the tree that is packed, so its table is the only list of what is installed. What is packed
-//! has the date of the commit, and names no directory of this machine.
+//! `thrufs install` makes the tree that is packed, so its table is the only list of what is installed. Two builds of a
+//! commit by one toolchain are the same, bit by bit, wherever they are made.
 
 use crate::failure::Failure;
 use crate::project;
