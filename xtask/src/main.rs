@@ -6,6 +6,7 @@
 mod arguments;
 mod bench;
 mod check;
+mod dist;
 #[cfg(test)]
 mod documents;
 mod failure;
@@ -59,6 +60,7 @@ cargo xtask CHORE
   bench --shares, bench --window, bench --memory, bench --runs, bench --cost, bench --work
                    shares beside virtiofsd, and through a DAX window; memory of idle mounts and of many
                    files; programs in `thrufs run`; what operations on names cost; real work
+  dist             target/dist: a tarball and a package for Debian, of static programs
   setup            installs what all chores use, and turns FUSE over io_uring on
   tools            lists what setup installs";
 
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         }
         ("test", names) => in_run(Tier::Gate, &|| test::gate(names)),
         ("check", []) => check::run(),
+        ("dist", []) => dist::run().map(drop),
         ("structure", []) => structure::run(),
         ("ci", []) => in_run(Tier::Gate, &|| check::run().and_then(|()| test::gate(&[]))),
         ("soak", rest) => in_run(Tier::Full, &|| soak::run(rest)),

@@ -1,16 +1,21 @@
 //! The tests that are deterministic, in two tiers: those that decide whether a change lands, and all.
 
 use crate::check;
+use crate::dist;
 use crate::failure::Failure;
 use crate::programs;
 use crate::project;
 use crate::real;
+use crate::release;
 use crate::step::Step;
 use crate::tools::{self, Tier};
 use crate::vm_test;
 
 /// Real programs of the first tier, over each transport, with the tests' build.
-const REAL: [&str; 3] = ["git", "make", "sqlite"];
+const REAL: [&str; 4] = ["git", "install", "make", "sqlite"];
+
+/// What `dist` makes is installed, used and removed by this one.
+const PACKED: [&str; 1] = ["install"];
 
 const GUEST: [&str; 5] = ["posix", "quota", "casefold", "workspace", "follow"];
 
@@ -51,9 +56,13 @@ pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
     }
     let documented = examples();
     let (checked, real) = (check::full(), real::run(&[]));
+    let packed = dist::run().and_then(|directory| {
+        let variables = [("DIST", &*directory.to_string_lossy())];
+        real::run_with(&release::build()?, &PACKED.map(str::to_owned), &variables)
+    });
     let guest = vm_test::run(&GUEST.map(str::to_owned));
     let window = vm_test::run(&WINDOW.map(str::to_owned));
-    all([tested, documented, checked, real, guest, window])
+    all([tested, documented, checked, real, packed, guest, window])
 }
 
 fn all<const N: usize>(outcomes: [Result<(), Failure>; N]) -> Result<(), Failure> {

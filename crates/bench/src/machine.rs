@@ -15,7 +15,7 @@ pub(crate) fn describe() -> Machine {
     let thrufs = crate::target::thrufs();
     let output = thrufs
         .ok()
-        .and_then(|path| Command::new(path).arg("--version").output().ok());
+        .and_then(|path| Command::new(path).arg("-V").output().ok());
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     let version = said
         .unwrap_or_default()

@@ -5,12 +5,14 @@ use crate::doctor::DoctorArguments;
 use crate::draft::DraftCommand;
 use crate::error::finish;
 use crate::explain::{CtlArguments, ExplainArguments};
+use crate::install::InstallArguments;
 use crate::manual::ManArguments;
 use crate::output::print;
 use crate::policy::PolicyCommand;
 use crate::unmount::UnmountArguments;
 use crate::{
-    bench_command, doctor, draft, explain, launch, manual, policy, run, share, unmount, virtiofsd,
+    bench_command, doctor, draft, explain, install, launch, manual, policy, run, share, unmount,
+    version, virtiofsd,
 };
 use clap::{ArgMatches, Command, CommandFactory, Parser};
 use std::ffi::OsString;
@@ -22,6 +24,7 @@ pub(crate) fn command(purpose: Purpose) -> Command {
     Command::new(NAME)
         .about("Serve a directory through FUSE, to the host and to virtual machines")
         .version(env!("CARGO_PKG_VERSION"))
+        .long_version(version::long())
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
@@ -38,6 +41,8 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         .subcommand(CtlArguments::command())
         .subcommand(CompletionsArguments::command())
         .subcommand(ManArguments::command())
+        .subcommand(InstallArguments::command())
+        .subcommand(install::uninstall_command())
 }
 
 /// Print the completions for a shell
@@ -77,14 +82,21 @@ pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
         "ctl" => finish(NAME, explain::ctl(parsed(matches))),
         "completions" => {
             let CompletionsArguments { shell } = parsed(matches);
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command(Purpose::Completion), NAME, &mut script);
-            print(String::from_utf8_lossy(&script));
+            print(completions(shell));
             ExitCode::SUCCESS
         }
         "man" => finish(NAME, manual::write_pages(parsed(matches))),
+        "install" => finish(NAME, install::install(parsed(matches), completions)),
+        "uninstall" => finish(NAME, install::uninstall(parsed(matches), completions)),
         other => unreachable!("clap knows no subcommand {other}"),
     }
+}
+
+/// The completions for a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(Purpose::Completion), NAME, &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 #[cfg(test)]

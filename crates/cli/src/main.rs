@@ -5,7 +5,8 @@
 //! | `options`, `config` | the table of options, and the resolved configuration |
 //! | `command_line`, `mount_helper` | the arguments of users and of mount(8) |
 //! | `arguments` | arguments that several commands have |
-//! | `manual` | the manual pages |
+//! | `manual`, `version` | the manual pages; `--version` |
+//! | `install` | what an installation has, and where |
 //! | `launch`, `remount`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
 //! | `run` | a command in a sandbox: the runner, the sandbox, its process 1 |
 //! | `virtiofsd` | the command line of virtiofsd |
@@ -50,6 +51,7 @@ mod draft;
 mod error;
 mod explain;
 mod foreign;
+mod install;
 mod launch;
 mod listening;
 mod log;
@@ -72,6 +74,7 @@ mod supervisor;
 mod systemd;
 mod task;
 mod unmount;
+mod version;
 mod virtiofsd;
 mod waiting;
 mod watcher;

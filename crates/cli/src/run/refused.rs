@@ -17,7 +17,8 @@ const SWITCHES: [(&str, &str, &str); 3] = [
     (
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         "1",
-        "; AppArmor restricts user namespaces: give thrufs a profile with `userns,`, or \
+        "; AppArmor restricts user namespaces: copy share/thrufs/apparmor/thrufs of the installation to \
+         /etc/apparmor.d and load it with `apparmor_parser -r`, or \
          `sysctl kernel.apparmor_restrict_unprivileged_userns=0`",
     ),
 ];

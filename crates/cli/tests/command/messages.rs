@@ -3,13 +3,72 @@
 use crate::ground::{self, THRUFS, fails, run, stdout, succeeded, thrufs};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 #[test]
 fn version_is_that_of_the_package() {
     let expected = format!("thrufs {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(stdout(&thrufs!("--version")), expected);
+    assert_eq!(stdout(&thrufs!("-V")), expected);
+    let long = stdout(&thrufs!("--version"));
+    let rest = long.strip_prefix(&expected).unwrap();
+    let names = rest.lines().map(|line| line.split_once(": ").unwrap().0);
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, ["commit", "build", "serves", "features"]);
+}
+
+/// What an installation is good for is a script's, `tests/real/install.sh`.
+#[test]
+fn install_keeps_modes_and_names_what_it_cannot_write() {
+    for prefix in ["local", "/usr/../etc", ""] {
+        let output = thrufs!("install", "--prefix", prefix);
+        fails(&output, 2, "--prefix");
+    }
+    let place = TempDir::new().unwrap();
+    let destdir = place.path().join("system");
+    let install = |verb| {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "umask 077; exec \"$@\"",
+            "sh",
+            THRUFS,
+            verb,
+            "--destdir",
+        ]);
+        run(command.arg(&destdir))
+    };
+    let output = install("install");
+    succeeded(&output);
+    let said = stdout(&output);
+    for path in said.lines() {
+        let metadata = fs::symlink_metadata(path).unwrap();
+        let mode = metadata.permissions().mode() & 0o7777;
+        let wanted = match path.contains("/bin/") {
+            true => 0o755,
+            false => 0o644,
+        };
+        assert!(metadata.is_symlink() || mode == wanted, "{path}: {mode:o}");
+        let directory = Path::new(path).parent().unwrap();
+        let mode = fs::metadata(directory).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755, "above {path}");
+    }
+    // What it has printed is what it removes, and another's link stays.
+    let link = destdir.join("sbin/mount.thrufs");
+    fs::remove_file(&link).unwrap();
+    symlink("/elsewhere", &link).unwrap();
+    let removed = stdout(&install("uninstall"));
+    let others = said.lines().filter(|line| Path::new(line) != link);
+    assert!(removed.lines().eq(others), "{removed}");
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new("/elsewhere"));
+    assert!(!destdir.join("usr/local/share/doc/thrufs").exists());
+
+    let file = place.path().join("file");
+    fs::write(&file, "").unwrap();
+    let output = thrufs!("install", "--destdir", &file);
+    fails(&output, 1, file.join("usr/local/bin").to_str().unwrap());
 }
 
 #[test]
@@ -122,7 +181,8 @@ fn manual_pages_pass_lint() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     let directory = place.path().join("man");
     succeeded(&thrufs!("man", &directory));
-    let commands = "bench ctl doctor draft explain mount policy run share unmount virtiofsd";
+    let commands =
+        "bench ctl doctor draft explain install mount policy run share unmount virtiofsd";
     let pages = commands.split(' ').map(|name| format!("thrufs-{name}.1"));
     let others = ["mount.thrufs.8", "thrufs.1"].map(str::to_owned);
     let expected: BTreeSet<String> = pages.chain(others).collect();

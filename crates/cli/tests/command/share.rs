@@ -602,7 +602,7 @@ fn virtiofsd_prints_capabilities_and_refuses_unsupported_values() {
     let output = run(&mut virtiofsd(&place, &["--print-capabilities"]));
     succeeded(&output);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let described = include_str!("../../../../dist/50-thrufs.json");
+    let described = include_str!("../../../../dist/60-thrufs.json");
     let described: Value = serde_json::from_str(described).unwrap();
     assert_eq!(printed["type"], "fs");
     assert_eq!(printed["features"], described["features"]);
