@@ -5,6 +5,7 @@ use crate::run_ground::{EVERYONE, RunGround, SECRET, Talk, USER, Who, grounds, o
 use rustix::fs::XattrFlags;
 use rustix::process::{Signal, kill_process};
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -294,6 +295,36 @@ fn what_the_host_changes_shows_in_a_draft() {
             stderr(&output)
         );
         assert_eq!(fs::read_to_string(&file).unwrap(), "replaced");
+    }
+}
+
+/// Overlayfs opens a file of the view several times while it copies it, of which one attempt more may fail at most.
+#[test]
+fn file_that_the_host_writes_in_place_opens_for_writing_at_once() {
+    const FILES: usize = 8;
+    for ground in of_both() {
+        let (drafts, tree) = (ground.drafts().0, &ground.tree);
+        for number in 0..FILES {
+            ground.write(&tree.join(format!("f{number}")), "old\n");
+        }
+        // Every second one for reading and writing.
+        let script = "cat f?; echo up; for number in 0 2 4 6; do
+            read x; echo mine >>f$number; echo written
+            read x; exec 3<>f$((number + 1)); echo written
+        done";
+        let mut command = ground.thrufs_run(&["--draft", &drafts]);
+        let mut talk = Talk::start(command.args(["bash", "-c", script]).current_dir(tree));
+        talk.wait_for("up");
+        for number in 0..FILES {
+            let file = fs::OpenOptions::new()
+                .append(true)
+                .open(tree.join(format!("f{number}")));
+            file.unwrap().write_all(b"host\n").unwrap();
+            talk.say("go");
+            talk.wait_for("written");
+        }
+        let said = stderr(&talk.end());
+        assert!(!said.contains("Stale"), "{said}");
     }
 }
 
