@@ -370,6 +370,7 @@ fn drafts_are_refused_where_they_cannot_be() {
         refused(&["--draft=../x", &drafts], "bad name");
         let inside = format!("--draft-dir={}", ground.tree.join("drafts").display());
         refused(&["--draft", &inside], "is in the tree");
+        assert!(!ground.tree.join("drafts").exists());
         let home = ground.home.join("policy.toml");
         ground.write(
             &home,
@@ -418,6 +419,68 @@ fn drafts_are_refused_where_they_cannot_be() {
     }
 }
 
+/// Rules of a later run hide what the tree has, not what the layer has.
+#[test]
+fn draft_is_not_resumed_under_rules_that_withhold_what_it_has() {
+    for ground in of_both() {
+        let drafts = ground.drafts().0;
+        let run = |options: &[&str], script| {
+            ground.shell(&[&["--draft=t", &drafts], options].concat(), script)
+        };
+        succeeded(&run(&[], "echo new >new; echo own >.env; echo more >>file"));
+        for (options, name) in [(["--hide", "new"], "new"), (["--deny", "file"], "file")] {
+            let why = format!("the draft t has {name}, which the rules of this run hide");
+            fails(&run(&options, "true"), 125, &why);
+        }
+        let again = run(&["--hide", "other"], "cat new .env file");
+        assert_eq!(
+            stdout(&again),
+            "new\nown\ncontentmore\n",
+            "{}",
+            stderr(&again)
+        );
+    }
+}
+
+/// Another draft's rules would be the command's to write.
+#[test]
+fn each_directory_that_had_drafts_is_covered_later() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let (drafts, place) = ground.drafts();
+    succeeded(&ground.shell(&["--draft=t", &drafts], "echo x >x"));
+    let around = ground.path().to_str().unwrap();
+    let script = format!("ls {0}; echo forged >{0}/t/draft.json", place.display());
+    let output = ground.shell(&["--also-write", around], &script);
+    assert_eq!(stdout(&output), "", "{}", stderr(&output));
+    let record = fs::read_to_string(place.join("t/draft.json")).unwrap();
+    assert_ne!(record, "forged\n");
+    succeeded(&thrufs_draft(&ground, &["discard", "--draft=t"]));
+    succeeded(&ground.shell(&["--draft=one", &drafts], "echo x >x"));
+    succeeded(&ground.shell(&["--draft=two", &drafts], "echo x >x"));
+    succeeded(&thrufs_draft(&ground, &["discard", "--all"]));
+    lists(&ground, "");
+}
+
+#[test]
+fn json_has_what_a_draft_changes_and_no_draft_overrides_a_saved_one() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let drafts = ground.drafts().0;
+    let output = ground.shell(&["--draft=t", &drafts, "--json"], "echo x >x; rm file");
+    let draft = "{\"draft\":{\"name\":\"t\",\"created\":1,\"changed\":0,\"removed\":1,\"bytes\":2,\
+        \"refused\":0,\"conflicts\":0}}";
+    let said = stderr(&output);
+    assert!(said.lines().any(|line| line == draft), "{said}");
+    succeeded(&ground.shell(&["--draft=t", &drafts, "--save"], "true"));
+    succeeded(&ground.shell(&["--no-draft"], "echo y >y"));
+    assert!(ground.tree.join("y").exists());
+    succeeded(&ground.shell(&[], "echo z >z"));
+    assert!(!ground.tree.join("z").exists());
+}
+
 /// As a command without `--only` may, which writes to the home directory.
 #[test]
 fn drafts_that_were_moved_are_reported() {
@@ -442,7 +505,7 @@ fn drafts_that_were_moved_are_reported() {
     assert!(!stderr(&ground.shell(&[], "true")).contains("directory of drafts"));
     let said = stderr(&ground.shell(&[], &script));
     assert!(
-        said.contains("the directory of drafts, or one above, was moved"),
+        said.contains("a directory of drafts, or one above, was made, moved"),
         "{said}"
     );
 }
