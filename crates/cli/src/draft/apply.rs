@@ -25,7 +25,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::rc::Rc;
 use thrufs_hostdir::printable;
 use thrufs_sys::cred;
 
@@ -204,29 +203,12 @@ fn states(arguments: &ApplyArguments, selection: &Selection, changes: &[Change])
     states
 }
 
-/// A directory that was opened last.
-#[derive(Default)]
-struct Opened(Option<(PathBuf, Rc<OwnedFd>)>);
-
-impl Opened {
-    fn get(&mut self, top: &OwnedFd, path: &Path) -> io::Result<Rc<OwnedFd>> {
-        if let Some((_, directory)) = self.0.as_ref().filter(|opened| opened.0 == path) {
-            return Ok(Rc::clone(directory));
-        }
-        let directory = Rc::new(open_directory(top, path)?);
-        self.0 = Some((path.to_owned(), Rc::clone(&directory)));
-        Ok(directory)
-    }
-}
-
 struct Apply<'a> {
     draft: &'a Draft,
     sides: &'a Sides,
     changes: &'a [Change],
     states: Vec<State>,
     keeps_theirs: bool,
-    upper: Opened,
-    tree: Opened,
     /// By the inode in the layer: a name in the tree of what was applied, and its inode.
     links: HashMap<u64, (&'a Path, u64)>,
     /// The file systems that were written to.
@@ -263,8 +245,6 @@ impl<'a> Apply<'a> {
             changes,
             states,
             keeps_theirs,
-            upper: Opened::default(),
-            tree: Opened::default(),
             links,
             written: BTreeMap::new(),
             directories,
@@ -317,10 +297,10 @@ impl<'a> Apply<'a> {
     }
 
     /// Removes what an apply left in the tree that was interrupted. What cannot be removed is none of ours.
-    fn clean(&mut self) {
+    fn clean(&self) {
         for (at, change) in self.changes.iter().enumerate() {
             let (above, name) = split(&change.path);
-            if let Ok(tree) = self.tree.get(&self.sides.tree, above) {
+            if let Ok(tree) = open_directory(&self.sides.tree, above) {
                 let mut put = self.put_in(at, &tree, &tree);
                 if let Some(name) = name.to_str().filter(|it| is_temporary(it.as_ref()))
                     && change.layer.is_none()
@@ -373,7 +353,7 @@ impl<'a> Apply<'a> {
     fn put(&mut self, at: usize) -> Result<(), PutError> {
         let change = &self.changes[at];
         let (above, name) = split(&change.path);
-        let tree = self.tree.get(&self.sides.tree, above)?;
+        let tree = open_directory(&self.sides.tree, above)?;
         let stat = fstat(&tree)?;
         self.must_be(above, &stat)?;
         let device = stat.st_dev;
@@ -388,7 +368,7 @@ impl<'a> Apply<'a> {
                 _ => Ok(()),
             };
         };
-        let upper = self.upper.get(&self.sides.upper, above)?;
+        let upper = open_directory(&self.sides.upper, above)?;
         let linked = self.links.get(&layer.st_ino).filter(|_| is_linked(change));
         let linked = linked.and_then(|(path, inode)| {
             let (above, name) = split(path);
@@ -434,13 +414,13 @@ impl<'a> Apply<'a> {
     }
 
     /// Gives a directory its attributes, mode and times, once what is in it is there.
-    fn finish_directory(&mut self, at: usize) -> Result<(), PutError> {
+    fn finish_directory(&self, at: usize) -> Result<(), PutError> {
         let change = &self.changes[at];
         let Some(layer) = &change.layer else {
             return Ok(());
         };
         let (above, name) = split(&change.path);
-        let tree = self.tree.get(&self.sides.tree, above)?;
+        let tree = open_directory(&self.sides.tree, above)?;
         let flags = match change.kind {
             Kind::Same => OFlags::PATH,
             _ => OFlags::RDONLY,
@@ -449,7 +429,7 @@ impl<'a> Apply<'a> {
         let directory = open_in(&tree, name, flags)?;
         if change.kind != Kind::Same {
             self.must_be(&change.path, &fstat(&directory)?)?;
-            let upper = self.upper.get(&self.sides.upper, above)?;
+            let upper = open_directory(&self.sides.upper, above)?;
             let seen = change.tree.as_ref();
             let seen = seen.filter(|_| is_directory_on_both(change));
             let from = open_in(&upper, name, flags)?;
@@ -470,7 +450,7 @@ impl<'a> Apply<'a> {
 
     /// Takes out of the layer what is on the disk. Names of one file leave it together, so that they stay that. In an
     /// opaque directory all stays: what is not there, the draft removes.
-    fn take_out_all(&mut self) -> io::Result<()> {
+    fn take_out_all(&self) -> io::Result<()> {
         let changes = self.changes.iter().zip(&self.states);
         let left = changes.filter(|(it, state)| is_linked(it) && !state.is_over());
         let left: BTreeSet<u64> = left.filter_map(|(it, _)| Some(it.layer?.st_ino)).collect();
@@ -487,7 +467,7 @@ impl<'a> Apply<'a> {
             {
                 continue;
             }
-            let directory = self.upper.get(&self.sides.upper, above)?;
+            let directory = open_directory(&self.sides.upper, above)?;
             writable(&directory, || {
                 match unlinkat(&directory, name, AtFlags::empty()) {
                     Err(Errno::NOENT) => Ok(()),
@@ -499,14 +479,14 @@ impl<'a> Apply<'a> {
     }
 
     /// Removes a directory of the layer, if nothing is left in it.
-    fn remove_emptied(&mut self, at: usize) {
+    fn remove_emptied(&self, at: usize) {
         let change = &self.changes[at];
         let is_directory = change.layer_type() == Some(FileType::Directory);
         if !is_directory || !self.states[at].is_over() {
             return;
         }
         let (above, name) = split(&change.path);
-        if let Ok(directory) = self.upper.get(&self.sides.upper, above) {
+        if let Ok(directory) = open_directory(&self.sides.upper, above) {
             let _ = writable(&directory, || {
                 unlinkat(&directory, name, AtFlags::REMOVEDIR)
             });

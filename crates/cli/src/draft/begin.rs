@@ -49,7 +49,7 @@ impl Drafts {
         let identity = TreeIdentity::of(tree).map_err(step())?;
         let record = match read_record(&directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                remove::contents(&directory, &[], &[LOCK])
+                remove::contents(&directory, LOCK)
                     .map_err(system_at("make a draft in", &self.path))?;
                 None
             }
@@ -58,7 +58,7 @@ impl Drafts {
                 let tree = record.tree.into();
                 return Err(DraftError::OtherTree { name, tree });
             }
-            Ok(record) if !identity.is_that_of(record.identity) => {
+            Ok(record) if identity != record.identity => {
                 let tree = record.tree.into();
                 return Err(DraftError::TreeReplaced { name, tree });
             }

@@ -77,11 +77,14 @@ impl Compared<'_> {
             attributes(&file, side == 0)?.hash(&mut hasher);
             let mut bytes = vec![0; READ_BYTES];
             let mut file = File::from(file);
-            while kind == FileType::RegularFile {
-                match file.read(&mut bytes)? {
-                    0 => break,
-                    length => hasher.write(&bytes[..length]),
-                }
+            let mut length = if kind == FileType::RegularFile {
+                bytes.len()
+            } else {
+                0
+            };
+            while length > 0 {
+                length = file.read(&mut bytes)?;
+                hasher.write(&bytes[..length]);
             }
         }
         Ok(*self.contents[side].get_or_init(|| hasher.finish()))

@@ -21,7 +21,7 @@ use crate::source;
 use clap::{Args, ValueHint};
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, StatxFlags, flock, fstat, fstatfs, mkdirat, renameat,
-    stat, statx,
+    stat, statx, unlinkat,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -72,11 +72,9 @@ pub(crate) struct DraftPlace {
     pub(crate) draft_dir: Option<PathBuf>,
 }
 
-/// What identifies the tree of a draft.
+/// What identifies the tree of a draft. The device is left out: some have another number after a reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TreeIdentity {
-    /// Another one after a reboot on some file systems: compared where there is no time of birth.
-    device: u64,
     inode: u64,
     /// Seconds and nanoseconds.
     born: Option<(i64, u32)>,
@@ -88,16 +86,9 @@ impl TreeIdentity {
         let born = statx(&tree, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
         let is_known = StatxFlags::from_bits_retain(born.stx_mask).contains(StatxFlags::BTIME);
         Ok(TreeIdentity {
-            device: stat.st_dev,
             inode: stat.st_ino,
             born: is_known.then_some((born.stx_btime.tv_sec, born.stx_btime.tv_nsec)),
         })
-    }
-
-    pub(super) fn is_that_of(self, other: TreeIdentity) -> bool {
-        self.inode == other.inode
-            && self.born == other.born
-            && (self.born.is_some() || self.device == other.device)
     }
 }
 
@@ -309,33 +300,27 @@ impl Drafts {
     /// Removes a draft that no other process uses, also one that is not complete.
     pub(crate) fn discard(&self, name: &str) -> Result<(), DraftError> {
         let directory = self.directory(name)?;
-        let lock = lock(name, &directory)?;
-        self.remove(name, directory, lock)
+        let _lock = lock(name, &directory)?;
+        self.remove(name, &directory)
     }
 
     /// Removes a draft that this process has locked.
     pub(crate) fn discard_held(&self, draft: Draft) -> Result<(), DraftError> {
-        let Draft {
-            name,
-            directory,
-            lock,
-            ..
-        } = draft;
-        match lock {
-            Some(lock) => self.remove(&name, directory, lock),
-            None => self.discard(&name),
-        }
+        self.remove(&draft.name, &draft.directory)
     }
 
-    fn remove(&self, name: &str, directory: OwnedFd, lock: OwnedFd) -> Result<(), DraftError> {
-        let path = self.path.join(name);
-        // Whoever finds it without a record knows that it is not complete.
-        let removed = remove::contents(&directory, &[RECORD], &[LOCK]).and_then(|()| {
-            remove::contents(&directory, &[LOCK], &[])?;
-            Ok(rustix::fs::unlinkat(&self.place, name, AtFlags::REMOVEDIR)?)
-        });
-        drop(lock);
-        Ok(removed.map_err(system_at("remove", &path))?)
+    fn remove(&self, name: &str, directory: &OwnedFd) -> Result<(), DraftError> {
+        let remove = || -> io::Result<()> {
+            // Whoever finds it without a record knows that it is not complete.
+            match unlinkat(directory, RECORD, AtFlags::empty()) {
+                Err(Errno::NOENT) => {}
+                removed => removed?,
+            }
+            remove::contents(directory, LOCK)?;
+            unlinkat(directory, LOCK, AtFlags::empty())?;
+            Ok(unlinkat(&self.place, name, AtFlags::REMOVEDIR)?)
+        };
+        Ok(remove().map_err(system_at("remove", &self.path.join(name)))?)
     }
 
     pub(super) fn directory(&self, name: &str) -> Result<OwnedFd, DraftError> {
@@ -411,7 +396,7 @@ impl Draft {
     pub(crate) fn tree(&self) -> Result<OwnedFd, DraftError> {
         let (tree, path) = source::open(self.record.tree())?;
         let identity = TreeIdentity::of(&tree).map_err(source::unusable(&path))?;
-        match path == self.record.tree() && identity.is_that_of(self.record.identity) {
+        match path == self.record.tree() && identity == self.record.identity {
             true => Ok(tree),
             false => Err(DraftError::TreeReplaced {
                 name: self.name.clone(),

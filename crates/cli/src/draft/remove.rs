@@ -11,18 +11,12 @@ use std::os::fd::OwnedFd;
 /// Where directories are moved, to be emptied one by one: a tree of any depth needs as few descriptors as a flat one.
 const MOVED: &str = "removed-";
 
-/// Removes all of a directory of ours, `first` before all else, but for `kept`.
-pub(super) fn contents(directory: &OwnedFd, first: &[&str], kept: &[&str]) -> io::Result<()> {
-    for name in first {
-        match unlinkat(directory, *name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
+/// Removes all of a directory of ours, but for `kept`.
+pub(super) fn contents(directory: &OwnedFd, kept: &str) -> io::Result<()> {
     let mut moved = 0;
     loop {
         let mut found = names(directory)?;
-        found.retain(|name| !kept.iter().any(|it| *it == name));
+        found.retain(|name| name != kept);
         if found.is_empty() {
             return Ok(());
         }

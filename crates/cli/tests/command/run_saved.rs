@@ -168,7 +168,13 @@ fn command_cannot_change_saved_options_unnoticed() {
     );
     fs::rename(&file, &target).unwrap();
     std::os::unix::fs::symlink(&target, &file).unwrap();
-    succeeded(&ground.shell(&[], "! echo >>~/dotfiles.toml; ! rm -f ~/dotfiles.toml"));
+    let script = "! echo >>~/dotfiles.toml; ! rm -f ~/dotfiles.toml";
+    let tried = ground.shell(&[], script);
+    assert!(
+        stderr(&tried).contains("Read-only file system"),
+        "{tried:?}"
+    );
+    assert_eq!(fs::read_to_string(&target).unwrap(), "");
     fs::rename(&target, &file).unwrap();
     let moved = "mv ~/.config ~/old; mkdir -p ~/.config/thrufs; echo >~/.config/thrufs/run.toml";
     assert!(stderr(&ground.shell(&[], moved)).contains(said));
