@@ -126,17 +126,15 @@ fn as_user_of<T>(draft: &Draft, work: impl FnOnce() -> Result<T, PutError>) -> R
     done
 }
 
-/// Says where what the rules refuse is, for whoever wants it all the same.
+/// Says where what the rules refuse is, for whoever wants it all the same. No command line has names from the layer.
 fn hint(draft: &Draft, changes: &[Change], states: &[State]) {
-    let mut all = changes.iter().zip(states);
-    if let Some((refused, _)) =
-        all.find(|(it, state)| **state == State::Kept && it.refused.is_some() && it.layer.is_some())
-    {
-        let from = draft.path().join("upper").join(&refused.path);
+    let is_refused = |(change, state): (&Change, &State)| {
+        *state == State::Kept && change.refused.is_some() && change.layer.is_some()
+    };
+    if changes.iter().zip(states).any(is_refused) {
+        let layer = quoted(&draft.path().join("upper"));
         report(format_args!(
-            "thrufs: to take what is refused all the same, look at it and copy it: `cp -a {} {}`",
-            quoted(&from),
-            quoted(&draft.record.tree().join(&refused.path))
+            "thrufs: what is refused is in {layer}: look at it there, and copy what you want all the same"
         ));
     }
 }
