@@ -99,8 +99,11 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
     for warning in git.warnings_at_the_end(&draft.policy()?) {
         report(format_args!("thrufs: {}", printable(&warning)));
     }
-    let rest = sides.changes()?;
-    if is_all || rest.iter().all(|change| change.kind == Kind::Same) {
+    let rest = match is_all {
+        true => Vec::new(),
+        false => sides.changes()?,
+    };
+    if rest.iter().all(|change| change.kind == Kind::Same) {
         report(format_args!("thrufs: the draft {} is removed", draft.name));
         drafts.discard_held(draft)?;
     } else {
