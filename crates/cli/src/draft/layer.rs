@@ -519,7 +519,10 @@ pub(super) fn replace_file(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io:
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
     let mut file = File::from(open_in(directory, &new, flags)?);
     file.write_all(bytes)?;
-    file.sync_all()?;
+    // Without it, a crash leaves a draft that cannot be read. What the tree was may be missing: times decide then.
+    if name == RECORD {
+        file.sync_all()?;
+    }
     Ok(renameat(directory, new, directory, name)?)
 }
 
