@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `begin` | making a draft, or going on in one |
-//! | `change`, `changes`, `base` | comparing a layer with its tree; what the tree was before |
+//! | `change`, `changes`, `compared`, `base` | comparing a layer with its tree; what the tree was before |
 //! | `choice` | which draft a command is about |
 //! | `diff`, `apply` | showing the changes, and carrying them out |
 //! | `put` | putting one file into the tree |
@@ -19,6 +19,7 @@ mod beneath;
 mod change;
 mod changes;
 mod choice;
+mod compared;
 mod diff;
 mod error;
 mod layer;
@@ -55,11 +56,14 @@ pub(crate) struct ListArguments {
 /// Remove drafts, with all that is in them
 #[derive(Args)]
 pub(crate) struct DiscardArguments {
-    /// The drafts [default: the only one of a tree around the working directory]
-    #[arg(id = "NAME")]
+    /// The drafts, as --draft
+    #[arg(id = "NAME", conflicts_with_all = ["name", "all"])]
     names: Vec<String>,
+    /// All drafts
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
     #[command(flatten)]
-    place: DraftPlace,
+    draft: DraftChoice,
 }
 
 pub(crate) fn run(command: DraftCommand) -> Result<ExitCode, DraftError> {
@@ -90,11 +94,13 @@ fn list(place: &DraftPlace) -> Result<ExitCode, DraftError> {
 }
 
 fn discard(arguments: &DiscardArguments) -> Result<ExitCode, DraftError> {
-    let drafts = Drafts::open(&arguments.place)?.ok_or(DraftError::None)?;
-    let mut names = arguments.names.clone();
-    if names.is_empty() {
-        names.push(drafts.only("NAME")?.name);
-    }
+    let drafts = arguments.draft.drafts()?;
+    let names = match (arguments.all, &arguments.draft.name) {
+        (true, _) => drafts.names()?,
+        (false, Some(name)) => vec![name.clone()],
+        _ if arguments.names.is_empty() => vec![drafts.only()?.name],
+        _ => arguments.names.clone(),
+    };
     for name in names {
         drafts.discard(&name)?;
         report(format_args!("thrufs: the draft {name} is discarded"));

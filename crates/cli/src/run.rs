@@ -172,13 +172,14 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
         return serve(arguments, project, None);
     }
     let place = arguments.drafts.clone();
-    let drafts = Drafts::open_or_make(&place)?;
+    let drafts = Drafts::open_or_make(&place, &project.tree)?;
     let draft = begin_draft(&arguments, &drafts, &mut project)?;
+    let json = arguments.json;
     let ended = serve(arguments, project, Some(&draft));
     // On the way to its own error.
     let is_quiet = ended.is_err();
     let _ = output::reset_terminal();
-    let told = draft.end(&drafts, &place, is_quiet);
+    let told = draft.end(&drafts, &place, (is_quiet, json));
     ended.and_then(|ended| told.map(|()| ended).map_err(RunError::from))
 }
 
@@ -281,7 +282,7 @@ fn serve(
         warnings.push(SAVED_CHANGED.to_owned());
     }
     let drafts_now = Drafts::places(&arguments.drafts, home.as_deref());
-    if drafts.iter().any(|it| !drafts_now.contains(it)) {
+    if drafts != drafts_now {
         warnings.push(DRAFTS_MOVED.to_owned());
     }
     if report.is_some() || !warnings.is_empty() || ended.is_err() {
@@ -373,8 +374,8 @@ fn compose(
 const SAVED_CHANGED: &str = "run.toml, the saved options, was changed while the command ran: look at it before the \
                              next run (see --show)";
 
-const DRAFTS_MOVED: &str = "the directory of drafts, or one above, was moved or replaced while the command ran: do \
-                            not apply what is there now, nor what comes back";
+const DRAFTS_MOVED: &str = "a directory of drafts, or one above, was made, moved or replaced while the command ran: \
+                            do not apply what is there now, nor what comes back";
 
 /// The name of the composed policy in messages.
 const POLICY_NAME: &str = "(rules of thrufs run)";

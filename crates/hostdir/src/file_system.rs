@@ -76,6 +76,7 @@ impl FileSystem for HostDir {
         fn readlink(node: NodeId, buffer: &mut [u8]) -> Result<usize>;
         fn getxattr(node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize>;
         fn listxattr(node: NodeId, buffer: &mut [u8]) -> Result<usize>;
+        fn open(node: NodeId, args: &OpenArgs) -> Result<Opened>;
     }
 
     answered_by! { host, outcome_noted:
@@ -85,7 +86,6 @@ impl FileSystem for HostDir {
             node: NodeId, name: &CStr, value: &[u8], flags: u32, clear_set_group_id: bool
         ) -> Result<()>;
         fn removexattr(node: NodeId, name: &CStr) -> Result<()>;
-        fn open(node: NodeId, args: &OpenArgs) -> Result<Opened>;
     }
 
     answered_by! { files, nothing_noted:

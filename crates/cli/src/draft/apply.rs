@@ -1,8 +1,8 @@
 //! `thrufs draft apply`: puts the changes of a draft into its tree.
 //!
-//! Directories come before what is in them, removals last. What is applied is taken out of the layer, once it is on the
-//! disk: whoever applies again after an interruption finds it equal on both sides. So that the rest of the draft still
-//! means the same, a directory that hides what the tree has beneath gets whiteouts instead before.
+//! Directories come before what is in them, removals last. If all is applied, the draft is removed, once the tree is on the
+//! disk; otherwise what is applied is taken out of the layer. Whoever applies again after an interruption finds it equal
+//! on both sides.
 
 use super::base::{CHANGED, CREATED};
 use super::beneath::{TEMPORARY, is_temporary, names, open_directory, open_in, stat_at, type_of};
@@ -16,10 +16,7 @@ use crate::error::system;
 use crate::output::{print, report};
 use crate::run::git::GitPlaces;
 use clap::Args;
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, XattrFlags, fremovexattr, fsetxattr, fstat, mknodat,
-    syncfs, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, syncfs, unlinkat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -28,14 +25,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::rc::Rc;
 use thrufs_hostdir::printable;
 use thrufs_sys::cred;
-
-/// Changes that are applied before what is on the disk leaves the layer.
-const BATCH: usize = 8192;
-
-const OPAQUE: &str = "user.overlay.opaque";
 
 /// Apply what a draft changes to its tree
 ///
@@ -72,6 +63,12 @@ enum State {
     Dropped,
 }
 
+impl State {
+    fn is_over(self) -> bool {
+        matches!(self, State::Done | State::Dropped)
+    }
+}
+
 pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
     let (drafts, mut draft) = arguments.draft.open()?;
     draft.lock()?;
@@ -80,6 +77,7 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
     let selection = Selection::of(&arguments.paths, draft.record.tree(), &changes)?;
     let states = states(arguments, &selection, &changes);
     let is_left = states.contains(&State::Kept);
+    hint(&draft, &changes, &states);
     if arguments.dry_run {
         for (change, state) in changes.iter().zip(&states) {
             if *state == State::Todo && change.kind != Kind::Same {
@@ -90,24 +88,26 @@ pub(super) fn run(arguments: &ApplyArguments) -> Result<ExitCode, DraftError> {
     }
     let home = std::env::var_os("HOME");
     let git = GitPlaces::find(draft.record.tree(), home.as_deref());
-    sides.keep_bases(&draft, &changes, true)?;
+    sides.keep_bases(&draft, &changes)?;
     let mut apply = Apply::new(&draft, &sides, &changes, states, arguments.theirs);
     let carried_out = as_user_of(&draft, || apply.carry_out());
     let is_left = apply.states.contains(&State::Kept);
-    carried_out
+    let is_all = carried_out
         .map_err(io::Error::other)
         .map_err(system("apply the draft"))?;
     apply.report(draft.record.tree());
-    let name = draft.name.clone();
     for warning in git.warnings_at_the_end(&draft.policy()?) {
         report(format_args!("thrufs: {}", printable(&warning)));
     }
-    let rest = sides.changes()?;
+    let rest = match is_all {
+        true => Vec::new(),
+        false => sides.changes()?,
+    };
     if rest.iter().all(|change| change.kind == Kind::Same) {
+        report(format_args!("thrufs: the draft {} is removed", draft.name));
         drafts.discard_held(draft)?;
-        report(format_args!("thrufs: the draft {name} is removed"));
     } else {
-        sides.keep_bases(&draft, &rest, false)?;
+        sides.keep_bases(&draft, &rest)?;
     }
     Ok(ExitCode::from(u8::from(is_left)))
 }
@@ -127,6 +127,19 @@ fn as_user_of<T>(draft: &Draft, work: impl FnOnce() -> Result<T, PutError>) -> R
     cred::set_fsuid(0)?;
     cred::set_fsgid(0)?;
     done
+}
+
+/// Says where what the rules refuse is, for whoever wants it all the same. No command line has names from the layer.
+fn hint(draft: &Draft, changes: &[Change], states: &[State]) {
+    let is_refused = |(change, state): (&Change, &State)| {
+        *state == State::Kept && change.refused.is_some() && change.layer.is_some()
+    };
+    if changes.iter().zip(states).any(is_refused) {
+        let layer = quoted(&draft.path().join("upper"));
+        report(format_args!(
+            "thrufs: what is refused is in {layer}: look at it there, and copy what you want all the same"
+        ));
+    }
 }
 
 /// Decides what is done with each change, and says what is not applied.
@@ -191,41 +204,18 @@ fn states(arguments: &ApplyArguments, selection: &Selection, changes: &[Change])
     states
 }
 
-/// A directory that was opened last.
-#[derive(Default)]
-struct Opened(Option<(PathBuf, Rc<OwnedFd>)>);
-
-impl Opened {
-    fn get(&mut self, top: &OwnedFd, path: &Path) -> io::Result<Rc<OwnedFd>> {
-        if let Some((_, directory)) = self.0.as_ref().filter(|opened| opened.0 == path) {
-            return Ok(Rc::clone(directory));
-        }
-        let directory = Rc::new(open_directory(top, path)?);
-        self.0 = Some((path.to_owned(), Rc::clone(&directory)));
-        Ok(directory)
-    }
-}
-
 struct Apply<'a> {
     draft: &'a Draft,
     sides: &'a Sides,
     changes: &'a [Change],
     states: Vec<State>,
     keeps_theirs: bool,
-    upper: Opened,
-    tree: Opened,
     /// By the inode in the layer: a name in the tree of what was applied, and its inode.
     links: HashMap<u64, (&'a Path, u64)>,
     /// The file systems that were written to.
     written: BTreeMap<u64, OwnedFd>,
-    /// By the directory: what the tree has in it and the draft has not.
-    covered: HashMap<&'a Path, Vec<usize>>,
-    /// Opaque directories that have got whiteouts instead.
-    opened: BTreeSet<&'a Path>,
     /// The directories of the tree, by device and inode: those that were seen, and those that were made.
     directories: HashMap<&'a Path, (u64, u64)>,
-    /// What is applied and in the layer.
-    applied: Vec<usize>,
     counts: BTreeMap<&'static str, usize>,
 }
 
@@ -237,22 +227,16 @@ impl<'a> Apply<'a> {
         states: Vec<State>,
         keeps_theirs: bool,
     ) -> Apply<'a> {
-        let mut covered: HashMap<&Path, Vec<usize>> = HashMap::new();
         let (mut links, mut directories) = (HashMap::new(), HashMap::new());
-        for (at, change) in changes.iter().enumerate() {
-            if let (Some(FileType::Directory), Some(tree)) = (change.tree_type(), &change.tree) {
+        for change in changes {
+            let Some(tree) = &change.tree else { continue };
+            if type_of(tree) == FileType::Directory {
                 directories.insert(change.path.as_path(), identity(tree));
             }
-            if let Some(above) = change.path.parent().filter(|_| !change.in_layer) {
-                covered.entry(above).or_default().push(at);
-            }
             // A further name of what is protected would be a way to it.
-            if let (Kind::Same, Some(layer), Some(tree), false) = (
-                change.kind,
-                &change.layer,
-                &change.tree,
-                change.is_protected,
-            ) {
+            if let (Kind::Same, Some(layer), false) =
+                (change.kind, &change.layer, change.is_protected)
+            {
                 links.insert(layer.st_ino, (change.path.as_path(), tree.st_ino));
             }
         }
@@ -262,45 +246,22 @@ impl<'a> Apply<'a> {
             changes,
             states,
             keeps_theirs,
-            upper: Opened::default(),
-            tree: Opened::default(),
             links,
             written: BTreeMap::new(),
-            covered,
-            opened: BTreeSet::new(),
             directories,
-            applied: Vec::new(),
             counts: BTreeMap::new(),
         }
     }
 
-    fn carry_out(&mut self) -> Result<(), PutError> {
-        self.clean()?;
+    /// Returns whether all was applied. If not, what was leaves the layer.
+    fn carry_out(&mut self) -> Result<bool, PutError> {
+        self.clean();
         let all = 0..self.changes.len();
-        let taken_out = |state: &State| matches!(state, State::Done | State::Dropped);
-        self.applied = all
-            .clone()
-            .filter(|at| taken_out(&self.states[*at]))
-            .collect();
-        // What is beneath directories that become files.
-        let becomes_file = |change: &&Change| change.removes_directory() && change.layer.is_some();
-        let files: BTreeSet<&Path> = self
-            .changes
-            .iter()
-            .filter(becomes_file)
-            .map(|it| it.path.as_path())
-            .collect();
-        for at in all.clone().rev() {
-            let mut above = self.changes[at].path.ancestors().skip(1);
-            if !files.is_empty() && above.any(|path| files.contains(path)) {
-                self.apply(at)?;
-            }
-        }
         for at in all.clone().filter(|at| self.changes[*at].layer.is_some()) {
-            self.apply(at)?;
+            self.apply(at);
         }
         for at in all.clone().rev() {
-            self.apply(at)?;
+            self.apply(at);
         }
         for at in all.clone().rev() {
             let is_directory = self.changes[at].layer_type() == Some(FileType::Directory);
@@ -309,35 +270,47 @@ impl<'a> Apply<'a> {
                     .unwrap_or_else(|error| self.fail(at, &error));
             }
         }
-        self.flush(true)?;
-        for at in all.rev() {
-            self.remove_emptied(at);
+        for written in self.written.values() {
+            syncfs(written)?;
         }
-        Ok(())
+        let is_all = self.states.iter().all(|state| state.is_over());
+        if !is_all {
+            self.take_out_all()?;
+            for at in all.rev() {
+                self.remove_emptied(at);
+            }
+        }
+        Ok(is_all)
     }
 
-    /// Removes what an apply left in the tree that was interrupted.
-    fn clean(&mut self) -> Result<(), PutError> {
-        for change in self.changes {
-            let (above, name) = split(&change.path);
-            let Ok(tree) = self.tree.get(&self.sides.tree, above) else {
-                continue;
-            };
-            let own = name.to_str().filter(|name| is_temporary(name.as_ref()));
-            let temporary = match own.filter(|_| change.layer.is_none()) {
-                Some(own) => own.to_owned(),
-                None => self.temporary(&change.path),
-            };
-            let put = Put {
-                sides: self.sides,
-                upper: &tree,
-                tree: &tree,
-                name,
-                temporary: &temporary,
-            };
-            put.clean()?;
+    /// The places of a change, by its directories.
+    fn put_in<'b>(&'b self, at: usize, upper: &'b OwnedFd, tree: &'b OwnedFd) -> Put<'b> {
+        let path = &self.changes[at].path;
+        let mut hasher = DefaultHasher::new();
+        (&self.draft.name, path).hash(&mut hasher);
+        Put {
+            sides: self.sides,
+            upper,
+            tree,
+            name: split(path).1,
+            temporary: format!("{TEMPORARY}{:016x}", hasher.finish()),
         }
-        Ok(())
+    }
+
+    /// Removes what an apply left in the tree that was interrupted. What cannot be removed is none of ours.
+    fn clean(&self) {
+        for (at, change) in self.changes.iter().enumerate() {
+            let (above, name) = split(&change.path);
+            if let Ok(tree) = open_directory(&self.sides.tree, above) {
+                let mut put = self.put_in(at, &tree, &tree);
+                if let Some(name) = name.to_str().filter(|it| is_temporary(it.as_ref()))
+                    && change.layer.is_none()
+                {
+                    put.temporary = name.to_owned();
+                }
+                let _ = put.clean();
+            }
+        }
     }
 
     fn fail(&mut self, at: usize, error: &PutError) {
@@ -346,10 +319,15 @@ impl<'a> Apply<'a> {
         self.states[at] = State::Kept;
     }
 
-    /// Applies a change, if it is to be.
-    fn apply(&mut self, at: usize) -> io::Result<()> {
+    /// Applies a change, if it is to be. What is beneath a directory that goes comes before it.
+    fn apply(&mut self, at: usize) {
         if self.states[at] != State::Todo {
-            return Ok(());
+            return;
+        }
+        if self.changes[at].removes_directory() {
+            for beneath in self.beneath(at).rev() {
+                self.apply(beneath);
+            }
         }
         match self.put(at) {
             Ok(()) => {
@@ -362,48 +340,36 @@ impl<'a> Apply<'a> {
                 *self.counts.entry(kind).or_default() += 1;
             }
             // Of a directory, which has files that are dropped from the draft.
-            Err(error) if self.keeps_theirs && error.is_not_empty() && !self.has_kept(at) => {
+            Err(error)
+                if self.keeps_theirs
+                    && error.is_not_empty()
+                    && self.beneath(at).all(|it| self.states[it].is_over()) =>
+            {
                 self.states[at] = State::Dropped;
             }
-            Err(error) => {
-                self.fail(at, &error);
-                return Ok(());
-            }
-        }
-        self.applied.push(at);
-        match self.applied.len() < BATCH {
-            true => Ok(()),
-            false => self.flush(false),
+            Err(error) => self.fail(at, &error),
         }
     }
 
     fn put(&mut self, at: usize) -> Result<(), PutError> {
         let change = &self.changes[at];
         let (above, name) = split(&change.path);
-        let tree = self.tree.get(&self.sides.tree, above)?;
+        let tree = open_directory(&self.sides.tree, above)?;
         let stat = fstat(&tree)?;
         self.must_be(above, &stat)?;
         let device = stat.st_dev;
         if !self.written.contains_key(&device)
-            && let Ok(directory) = open_in(&tree, ".".as_ref(), OFlags::RDONLY)
+            && let Ok(directory) = open_in(&tree, ".", OFlags::RDONLY)
         {
             self.written.insert(device, directory);
         }
-        let temporary = self.temporary(&change.path);
-        let put = |upper| Put {
-            sides: self.sides,
-            upper,
-            tree: &tree,
-            name,
-            temporary: &temporary,
-        };
         let (Some(layer), false) = (&change.layer, is_directory_on_both(change)) else {
             return match &change.tree {
-                Some(seen) if change.layer.is_none() => put(&tree).remove(seen),
+                Some(seen) if change.layer.is_none() => self.put_in(at, &tree, &tree).remove(seen),
                 _ => Ok(()),
             };
         };
-        let upper = self.upper.get(&self.sides.upper, above)?;
+        let upper = open_directory(&self.sides.upper, above)?;
         let linked = self.links.get(&layer.st_ino).filter(|_| is_linked(change));
         let linked = linked.and_then(|(path, inode)| {
             let (above, name) = split(path);
@@ -413,7 +379,7 @@ impl<'a> Apply<'a> {
         let linked = linked
             .as_ref()
             .map(|(directory, name, inode)| (directory, *name, *inode));
-        put(&upper).put(change, layer, linked)?;
+        self.put_in(at, &upper, &tree).put(change, layer, linked)?;
         if type_of(layer) == FileType::Directory {
             let made = open_in(&tree, name, OFlags::PATH | OFlags::DIRECTORY)?;
             // Just made, and not given away.
@@ -440,33 +406,22 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// The states of what is beneath.
-    fn beneath(&self, at: usize) -> impl Iterator<Item = State> {
-        let beneath = self.changes[at + 1..].iter().zip(&self.states[at + 1..]);
+    /// What is beneath.
+    fn beneath(&self, at: usize) -> std::ops::Range<usize> {
         let path = &self.changes[at].path;
-        let beneath = beneath.take_while(move |(change, _)| change.path.starts_with(path));
-        beneath.map(|(_, state)| *state)
-    }
-
-    fn has_kept(&self, at: usize) -> bool {
-        self.beneath(at)
-            .any(|state| !matches!(state, State::Done | State::Dropped))
-    }
-
-    fn temporary(&self, path: &Path) -> String {
-        let mut hasher = DefaultHasher::new();
-        (&self.draft.name, path).hash(&mut hasher);
-        format!("{TEMPORARY}{:016x}", hasher.finish())
+        let beneath = self.changes[at + 1..].iter();
+        let count = beneath.take_while(|it| it.path.starts_with(path)).count();
+        at + 1..at + 1 + count
     }
 
     /// Gives a directory its attributes, mode and times, once what is in it is there.
-    fn finish_directory(&mut self, at: usize) -> Result<(), PutError> {
+    fn finish_directory(&self, at: usize) -> Result<(), PutError> {
         let change = &self.changes[at];
         let Some(layer) = &change.layer else {
             return Ok(());
         };
         let (above, name) = split(&change.path);
-        let tree = self.tree.get(&self.sides.tree, above)?;
+        let tree = open_directory(&self.sides.tree, above)?;
         let flags = match change.kind {
             Kind::Same => OFlags::PATH,
             _ => OFlags::RDONLY,
@@ -474,168 +429,76 @@ impl<'a> Apply<'a> {
         let flags = flags | OFlags::DIRECTORY;
         let directory = open_in(&tree, name, flags)?;
         if change.kind != Kind::Same {
-            let upper = self.upper.get(&self.sides.upper, above)?;
-            let put = Put {
-                sides: self.sides,
-                upper: &upper,
-                tree: &tree,
-                name,
-                temporary: "",
-            };
-            let seen = change
-                .tree
-                .as_ref()
-                .filter(|_| is_directory_on_both(change));
             self.must_be(&change.path, &fstat(&directory)?)?;
-            put.give_attributes(&open_in(&upper, name, flags)?, &directory, layer, seen)?;
+            let upper = open_directory(&self.sides.upper, above)?;
+            let seen = change.tree.as_ref();
+            let seen = seen.filter(|_| is_directory_on_both(change));
+            let from = open_in(&upper, name, flags)?;
+            self.put_in(at, &upper, &tree)
+                .give_attributes(&from, &directory, layer, seen)?;
             let mode = Mode::from_raw_mode(self.sides.mode_of(layer));
             rustix::fs::fchmod(&directory, mode)?;
         }
         let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
         // Of an apply that was interrupted, the tree's is the time of that.
         let is_older = |tree: &Stat| modified(tree) < modified(layer);
-        let is_newer =
-            change.tree.as_ref().is_none_or(is_older) || self.sides.bases.is_absent(&change.path);
-        if is_newer && self.beneath(at).all(|state| state == State::Done) {
+        let is_newer = change.tree.as_ref().is_none_or(is_older) || change.base.was_absent();
+        if is_newer && self.beneath(at).all(|it| self.states[it] == State::Done) {
             set_times(&directory, layer)?;
         }
         Ok(())
     }
 
-    /// Takes out of the layer what is on the disk. Names of one file leave it together, so that they stay that: at the
-    /// end, those of which none is left.
-    fn flush(&mut self, is_last: bool) -> io::Result<()> {
-        for written in self.written.values() {
-            syncfs(written)?;
-        }
-        let inode = |change: &Change| {
-            change
-                .layer
-                .map(|it| it.st_ino)
-                .filter(|_| is_linked(change))
-        };
-        let left = |(change, state): (&Change, &State)| {
-            inode(change).filter(|_| !matches!(state, State::Done | State::Dropped))
-        };
-        let mut left_inodes = BTreeSet::new();
-        if is_last {
-            left_inodes.extend(self.changes.iter().zip(&self.states).filter_map(left));
-        }
-        let mut later = Vec::new();
-        for at in std::mem::take(&mut self.applied) {
-            let change = &self.changes[at];
-            if change.layer_type() == Some(FileType::Directory) {
+    /// Takes out of the layer what is on the disk. Names of one file leave it together, so that they stay that. In an
+    /// opaque directory all stays: what is not there, the draft removes.
+    fn take_out_all(&self) -> io::Result<()> {
+        let changes = self.changes.iter().zip(&self.states);
+        let left = changes.filter(|(it, state)| is_linked(it) && !state.is_over());
+        let left: BTreeSet<u64> = left.filter_map(|(it, _)| Some(it.layer?.st_ino)).collect();
+        let opaque = self.changes.iter().filter(|it| it.is_opaque);
+        let opaque: BTreeSet<&Path> = opaque.map(|it| it.path.as_path()).collect();
+        for (change, state) in self.changes.iter().zip(&self.states) {
+            let (above, name) = split(&change.path);
+            let is_left = change.layer.is_some_and(|it| left.contains(&it.st_ino));
+            if !state.is_over()
+                || !change.in_layer
+                || is_left
+                || opaque.contains(above)
+                || change.layer_type() == Some(FileType::Directory)
+            {
                 continue;
             }
-            match inode(change) {
-                Some(inode) if !is_last || left_inodes.contains(&inode) => later.push(at),
-                _ => self.take_out(at)?,
-            }
-        }
-        self.applied = later;
-        Ok(())
-    }
-
-    fn take_out(&mut self, at: usize) -> io::Result<()> {
-        let change = &self.changes[at];
-        let (above, name) = split(&change.path);
-        self.open_opaque(above)?;
-        let directory = match self.upper.get(&self.sides.upper, above) {
-            // Beneath a directory that was removed.
-            Err(error) if is_absent(&error) && !change.in_layer => return Ok(()),
-            directory => directory?,
-        };
-        let stat = fstat(&directory)?;
-        if stat.st_mode & 0o700 != 0o700 {
-            thrufs_sys::attr::chmod(&directory, stat.st_mode | 0o700)?;
-        }
-        match unlinkat(&directory, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        // The tree's directory will have that time.
-        Ok(set_times(&directory, &stat)?)
-    }
-
-    /// Puts whiteouts into the opaque directories above something, instead of the mark: what leaves the layer would be
-    /// removed from the draft otherwise.
-    fn open_opaque(&mut self, path: &Path) -> io::Result<()> {
-        let changes = self.changes;
-        let above: Vec<&Path> = path.ancestors().collect();
-        for above in above.into_iter().rev() {
-            let found = changes.binary_search_by(|change| change.path.as_path().cmp(above));
-            let Some(change) = found.ok().map(|at| &changes[at]).filter(|it| it.is_opaque) else {
-                continue;
-            };
-            if !self.opened.insert(change.path.as_path()) {
-                continue;
-            }
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let directory = open_directory(&self.sides.upper, above)?;
-            let stat = fstat(&directory)?;
-            thrufs_sys::attr::chmod(&directory, stat.st_mode | 0o700)?;
-            for name in names(&directory)? {
-                if let Ok(inner) = open_in(&directory, &name, flags) {
-                    fsetxattr(&inner, OPAQUE, b"y", XattrFlags::empty())?;
+            writable(&directory, || {
+                match unlinkat(&directory, name, AtFlags::empty()) {
+                    Err(Errno::NOENT) => Ok(()),
+                    removed => removed,
                 }
-            }
-            for at in self.covered.get(above).into_iter().flatten() {
-                if !matches!(self.states[*at], State::Done | State::Dropped) {
-                    let name = split(&changes[*at].path).1;
-                    match mknodat(
-                        &directory,
-                        name,
-                        FileType::CharacterDevice,
-                        Mode::empty(),
-                        0,
-                    ) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(errno.into()),
-                    }
-                }
-            }
-            let marked = open_in(&directory, ".".as_ref(), flags)?;
-            match fremovexattr(&marked, OPAQUE) {
-                Ok(()) | Err(Errno::NODATA) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            set_times(&directory, &stat)?;
+            })?;
         }
         Ok(())
     }
 
-    /// Removes a directory of the layer, if nothing is left in it, and otherwise gives it the mode that it had.
-    fn remove_emptied(&mut self, at: usize) {
+    /// Removes a directory of the layer, if nothing is left in it.
+    fn remove_emptied(&self, at: usize) {
         let change = &self.changes[at];
-        let Some(layer) = change
-            .layer
-            .as_ref()
-            .filter(|_| change.layer_type() == Some(FileType::Directory))
-        else {
+        let is_directory = change.layer_type() == Some(FileType::Directory);
+        if !is_directory || !self.states[at].is_over() {
             return;
-        };
+        }
         let (above, name) = split(&change.path);
-        let Ok(directory) = self.upper.get(&self.sides.upper, above) else {
-            return;
-        };
-        let is_applied = matches!(self.states[at], State::Done | State::Dropped);
-        let stat = fstat(&directory);
-        let is_removed = is_applied && unlinkat(&directory, name, AtFlags::REMOVEDIR).is_ok();
-        if is_removed && let Ok(stat) = stat {
-            let _ = set_times(&directory, &stat);
-        } else if let Ok(inner) = open_in(&directory, name, OFlags::PATH | OFlags::DIRECTORY)
-            && layer.st_mode & 0o700 != 0o700
-        {
-            let _ = thrufs_sys::attr::chmod(inner, layer.st_mode);
+        if let Ok(directory) = open_directory(&self.sides.upper, above) {
+            let _ = writable(&directory, || {
+                unlinkat(&directory, name, AtFlags::REMOVEDIR)
+            });
         }
     }
 
     fn report(&self, tree: &Path) {
-        let counts = self
-            .counts
-            .iter()
-            .map(|(kind, count)| format!("{count} {kind}"));
-        let counts: Vec<String> = counts.collect();
+        let counts = self.counts.iter();
+        let counts: Vec<String> = counts
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect();
         let counts = match counts.is_empty() {
             true => "nothing".to_owned(),
             false => counts.join(", "),
@@ -644,30 +507,37 @@ impl<'a> Apply<'a> {
     }
 }
 
+/// Changes what is in a directory of the layer, of which mode and times stay: the tree's will have them.
+fn writable(
+    directory: &OwnedFd,
+    change: impl FnOnce() -> rustix::io::Result<()>,
+) -> io::Result<()> {
+    let stat = fstat(directory)?;
+    let is_writable = stat.st_mode & 0o700 == 0o700;
+    if !is_writable {
+        thrufs_sys::attr::chmod(directory, stat.st_mode | 0o700)?;
+    }
+    let changed = change();
+    if !is_writable {
+        thrufs_sys::attr::chmod(directory, stat.st_mode)?;
+    }
+    set_times(directory, &stat)?;
+    Ok(changed?)
+}
+
 fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
 /// Whether the file has other names in the layer, too.
 fn is_linked(change: &Change) -> bool {
-    let has_more = change
-        .layer
-        .as_ref()
-        .is_some_and(|layer| layer.st_nlink > 1);
+    let has_more = change.layer.is_some_and(|layer| layer.st_nlink > 1);
     has_more && change.layer_type() != Some(FileType::Directory)
 }
 
 fn is_directory_on_both(change: &Change) -> bool {
     let directory = Some(FileType::Directory);
     change.layer_type() == directory && change.tree_type() == directory
-}
-
-/// A link is no directory, either.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)
-    )
 }
 
 /// The directory, and the name in it.

@@ -1,36 +1,24 @@
 //! Begins a draft, or goes on in one.
 
-use super::changes::record_bases;
+use super::beneath::open_in;
+use super::changes::{Sides, record_bases};
 use super::layer::{
     Draft, DraftIds, Drafts, LOCK, NAME_CHARS_MAX, RECORD, Record, TreeIdentity, UPPER, VERSION,
-    WORK, beneath, is_name, is_usual, lock, make_directory, read_record,
+    WORK, is_name, is_usual, lock, make_directory, read_record, replace_file,
 };
 use super::{DraftError, remove};
 use crate::error::system_at;
-use rustix::fs::{
-    Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, fstat, fstatfs, mkdirat, renameat,
-};
+use rustix::fs::{Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, fstat, mkdirat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
-use std::fs::File;
-use std::io::{self, Write};
+use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The longest that a file system keeps (ext4: a block).
 const LIST_BYTES_MAX: usize = 64 << 10;
-
-/// `linux/magic.h`: FUSE, NFS, overlayfs, SMB, 9P, FAT. Overlayfs writes to none of them, nor do they keep what it needs.
-const NO_UPPER: [i64; 7] = [
-    0x6573_5546,
-    0x6969,
-    0x794c_7630,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x0102_1997,
-    0x4d44,
-];
 
 impl Drafts {
     /// Finds or makes the draft of this name for a tree, or a new one with a name of its own, for this process alone.
@@ -44,17 +32,10 @@ impl Drafts {
         tree: &OwnedFd,
         path: &Path,
     ) -> Result<Reserved, DraftError> {
-        if self.path.starts_with(path) || path.starts_with(&self.path) {
-            return Err(DraftError::InTree(self.path.clone()));
-        }
         let (step, damaged) = (
             || system_at("make a draft in", &self.path),
             DraftError::Damaged,
         );
-        let kind = fstatfs(&self.place).map_err(step())?.f_type;
-        if NO_UPPER.contains(&kind) {
-            return Err(DraftError::FileSystem(self.path.clone()));
-        }
         let name = match name {
             Some(name) if !is_name(name) => return Err(DraftError::BadName(name.to_owned())),
             Some(name) => {
@@ -68,7 +49,8 @@ impl Drafts {
         let identity = TreeIdentity::of(tree).map_err(step())?;
         let record = match read_record(&directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                remove::contents(&directory, &[], &[LOCK]).map_err(step())?;
+                remove::contents(&directory, LOCK)
+                    .map_err(system_at("make a draft in", &self.path))?;
                 None
             }
             Err(error) => return Err(damaged(name, error.to_string())),
@@ -76,7 +58,7 @@ impl Drafts {
                 let tree = record.tree.into();
                 return Err(DraftError::OtherTree { name, tree });
             }
-            Ok(record) if !identity.is_that_of(record.identity) => {
+            Ok(record) if identity != record.identity => {
                 let tree = record.tree.into();
                 return Err(DraftError::TreeReplaced { name, tree });
             }
@@ -156,13 +138,26 @@ impl Reserved {
             directory: self.directory,
             lock: Some(self.lock),
         };
-        if !is_new {
-            // Of a run that was killed.
-            record_bases(&draft)?;
+        // Of a run that was killed, too.
+        let before = match is_new {
+            true => Vec::new(),
+            false => record_bases(&draft)?,
+        };
+        let is_other = draft.record.policy != policy;
+        policy.clone_into(&mut draft.record.policy);
+        if is_other && !before.is_empty() {
+            let shown = before.iter().filter(|it| !it.is_withheld);
+            let shown: BTreeSet<&Path> = shown.map(|it| it.path.as_path()).collect();
+            let now = Sides::of(&draft)?.changes()?;
+            let mut withheld = now.iter().filter(|it| it.layer.is_some() && it.is_withheld);
+            if let Some(change) = withheld.find(|it| shown.contains(it.path.as_path())) {
+                return Err(DraftError::Withheld(draft.name, change.path.clone()));
+            }
         }
         draft.record.ran = now;
-        policy.clone_into(&mut draft.record.policy);
-        write_record(&draft.directory, &draft.record).map_err(step())?;
+        let record = serde_json::to_vec(&draft.record).map_err(io::Error::from);
+        let written = record.and_then(|it| replace_file(&draft.directory, RECORD, &it));
+        written.map_err(step())?;
         Ok(draft)
     }
 }
@@ -183,7 +178,7 @@ fn make_layer(directory: &OwnedFd, tree: &OwnedFd, ids: DraftIds) -> io::Result<
         (UPPER, Mode::from_raw_mode(stat.st_mode)),
     ] {
         mkdirat(directory, name, Mode::RWXU)?;
-        let made = beneath(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let made = open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
         if rustix::process::geteuid().is_root() {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             rustix::fs::fchown(&made, Some(uid), Some(gid))?;
@@ -207,13 +202,4 @@ fn copy_lists(from: &OwnedFd, to: &OwnedFd) -> rustix::io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn write_record(directory: &OwnedFd, record: &Record) -> io::Result<()> {
-    let new = format!("{RECORD}.new");
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let mut file = File::from(beneath(directory, &new, flags)?);
-    file.write_all(&serde_json::to_vec(record)?)?;
-    file.sync_all()?;
-    Ok(renameat(directory, new, directory, RECORD)?)
 }

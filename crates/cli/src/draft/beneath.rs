@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,9 @@ const XATTR_BYTES_MAX: usize = 1 << 16;
 
 /// How names begin that [`apply`](super::apply) gives to files of the tree for a moment.
 pub(super) const TEMPORARY: &str = ".thrufs-apply-";
+
+/// Seconds and nanoseconds since 1970.
+pub(crate) type Time = (i64, i64);
 
 /// Opens a directory (`O_PATH`) of any depth.
 pub(super) fn open_directory(top: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -42,12 +45,16 @@ pub(super) fn open_directory(top: &OwnedFd, path: &Path) -> rustix::io::Result<O
 }
 
 pub(super) fn open_in(
-    directory: &OwnedFd,
-    name: &OsStr,
+    directory: impl AsFd,
+    name: impl AsRef<OsStr>,
     flags: OFlags,
 ) -> rustix::io::Result<OwnedFd> {
+    let mode = match flags.contains(OFlags::CREATE) {
+        true => Mode::RUSR | Mode::WUSR,
+        false => Mode::empty(),
+    };
     let flags = flags | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-    openat(directory, name, flags, Mode::empty())
+    openat(directory, name.as_ref(), flags, mode)
 }
 
 pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Stat>> {

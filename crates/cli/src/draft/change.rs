@@ -1,11 +1,9 @@
 //! A change of a draft.
 
+use super::base::Base;
 use super::beneath::type_of;
 use rustix::fs::{FileType, Stat};
 use std::path::PathBuf;
-
-/// Seconds and nanoseconds since 1970.
-pub(crate) type Time = (i64, i64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -31,10 +29,16 @@ pub(crate) struct Change {
     pub(super) is_opaque: bool,
     /// Whether the policy, or what it is, forbids to change it: for what is the same on both sides, too.
     pub(super) is_protected: bool,
+    /// Whether the policy hides it, in the tree or in the layer.
+    pub(super) is_hidden: bool,
+    /// Whether the policy withholds what the layer has, or a part of it.
+    pub(super) is_withheld: bool,
     /// Why it cannot be applied.
     pub(crate) refused: Option<String>,
     /// What happened in the tree meanwhile.
     pub(crate) conflict: Option<&'static str>,
+    /// What the tree had in its place.
+    pub(super) base: Base,
 }
 
 impl Change {

@@ -9,24 +9,22 @@
 //! A change conflicts if what the tree has in its place is no longer what it was when the command changed it ([`base`]).
 
 use super::DraftError;
-use super::base::{Bases, Finding};
+use super::base::{Bases, CHANGED};
 use super::beneath::{
-    attributes, has_attributes, is_temporary, is_whiteout, names, open_directory, open_in, stat_at,
-    target, type_of,
+    Time, is_temporary, is_whiteout, names, open_directory, open_in, stat_at, type_of,
 };
-use super::change::{Change, Kind, Time};
+use super::change::{Change, Kind};
+use super::compared::Compared;
 use super::layer::{Draft, DraftIds};
 use crate::error::system;
 use crate::policy::host_file::{attributes_in, head_of};
-use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags, fstat, statx};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use thrufs_policy::{
     Access, AttributeSource, Attributes, Caller, HEAD_BYTES, Policy, Subject, Visibility,
@@ -34,11 +32,6 @@ use thrufs_policy::{
 
 /// Of a path from the top of the tree, in bytes. What is deeper is refused: each directory is opened from the top.
 const PATH_BYTES_MAX: usize = 1 << 16;
-
-/// How old the tree may be that a command sees, in seconds: overlayfs keeps attributes for one.
-const VIEW_AGE_MAX_S: i64 = 2;
-
-const COMPARED_BYTES: usize = 1 << 17;
 
 /// A draft's layer, its tree, and what decides about them.
 pub(crate) struct Sides {
@@ -70,12 +63,22 @@ struct Place {
     at: Next,
 }
 
+/// What the policy says of a name.
+#[derive(Default)]
+struct Judgement {
+    /// Why it refuses a change.
+    refused: Option<String>,
+    is_hidden: bool,
+    /// Whether what is there is not to be read, or not as it is.
+    is_withheld: bool,
+}
+
 /// Compares a draft with its tree, and records what the tree has in the place of each change. To be called while the
 /// layer is not mounted: after a run, and before a further one, for one that was killed.
 pub(crate) fn record_bases(draft: &Draft) -> Result<Vec<Change>, DraftError> {
     let mut sides = Sides::of(draft)?;
     let changes = sides.changes()?;
-    sides.keep_bases(draft, &changes, false)?;
+    sides.keep_bases(draft, &changes)?;
     Ok(changes)
 }
 
@@ -104,11 +107,10 @@ impl Sides {
         &mut self,
         draft: &Draft,
         changes: &[Change],
-        applies: bool,
     ) -> Result<(), DraftError> {
-        self.bases.update(changes, applies);
-        let written = self.bases.write(draft);
-        Ok(written.map_err(system("record what the tree was"))?)
+        let bases = changes.iter().map(|it| (it.path.as_path(), it.base));
+        let kept = self.bases.keep(draft, bases);
+        Ok(kept.map_err(system("record what the tree was"))?)
     }
 
     fn find(&self) -> io::Result<Vec<Change>> {
@@ -172,7 +174,7 @@ impl Sides {
         let covered = beneath.difference(&listed);
         for name in listed.iter().chain(covered) {
             let in_layer = listed.contains(name);
-            let Some((change, is_hidden)) = self.compare(place, name, in_layer)? else {
+            let Some(change) = self.compare(place, name, in_layer)? else {
                 kept.insert(place.at.path.clone());
                 continue;
             };
@@ -186,7 +188,7 @@ impl Sides {
                     in_layer,
                     in_tree,
                     is_opaque: change.is_opaque || !in_layer,
-                    refused: refused.filter(|_| is_hidden || !in_tree),
+                    refused: refused.filter(|_| change.is_hidden || !in_tree),
                     conflict: change.conflict.filter(|_| !in_tree || !in_layer),
                 });
             }
@@ -195,40 +197,41 @@ impl Sides {
         Ok(())
     }
 
-    /// Compares one name, and says whether the policy hides it. `None` for what is hidden and not in the layer.
-    fn compare(
-        &self,
-        place: &Place,
-        name: &OsStr,
-        in_layer: bool,
-    ) -> io::Result<Option<(Change, bool)>> {
+    /// Compares one name. `None` for what is hidden and not in the layer.
+    fn compare(&self, place: &Place, name: &OsStr, in_layer: bool) -> io::Result<Option<Change>> {
         let path = place.at.path.join(name);
         let at = |side: &Option<OwnedFd>| side.as_ref().map_or(Ok(None), |it| stat_at(it, name));
         let layer = if in_layer { at(&place.layer)? } else { None };
         let layer = layer.filter(|stat| !is_whiteout(stat));
         let mut tree = at(&place.tree)?;
-        let mut refused = place.at.refused.clone();
-        let mut is_hidden = false;
-        if let (Some(stat), Some(directory)) = (&tree, &place.tree) {
-            let (why, hidden) = self.judge(&path, (directory, name), stat, false);
-            (refused, is_hidden) = (refused.or(why), hidden);
-        }
-        if is_hidden {
+        let judge = |stat: &Option<Stat>, directory: &Option<OwnedFd>, is_new| {
+            let found = stat.as_ref().zip(directory.as_ref());
+            found.map(|(stat, directory)| self.judge(&path, (directory, name), stat, is_new))
+        };
+        let of_tree = judge(&tree, &place.tree, false).unwrap_or_default();
+        if of_tree.is_hidden {
             tree = None;
             if !in_layer {
                 return Ok(None);
             }
         }
-        if let (Some(stat), Some(directory)) = (&layer, &place.layer) {
-            let (why, hidden) = self.judge(&path, (directory, name), stat, tree.is_none());
-            (refused, is_hidden) = (refused.or(why), is_hidden || hidden);
-        }
-        let mut file = Compared::new(place, name, layer, tree);
-        let is_opaque = file.look_at_layer()?;
-        if let Some(layer) = &mut file.layer {
-            self.bases.restore(&path, layer);
-        }
+        let of_layer = judge(&layer, &place.layer, tree.is_none()).unwrap_or_default();
+        let refused = place.at.refused.clone().or(of_tree.refused);
+        let mut refused = refused.or(of_layer.refused);
+        let mut file = Compared {
+            name,
+            layer,
+            tree,
+            layer_directory: place.layer.as_ref(),
+            tree_directory: place.tree.as_ref(),
+            is_copy: false,
+            contents: Default::default(),
+        };
+        let is_marked = file.look_at_layer()?;
+        let is_opaque = is_marked || place.at.is_opaque && file.are_directories()[0];
+        let is_unchanged = self.bases.merge(&path, &mut file);
         let kind = match (&file.layer, &file.tree) {
+            _ if is_unchanged => Kind::Same,
             (None, None) => Kind::Same,
             (Some(_), None) => Kind::Created,
             (None, Some(_)) if is_temporary(name) => Kind::Same,
@@ -242,37 +245,43 @@ impl Sides {
                 }
             },
         };
-        let mut conflict = None;
-        if kind != Kind::Same {
-            let finding = file.finding(self.since);
-            let found = || self.bases.conflict(&path, &finding);
-            conflict = place.at.conflict.or_else(found);
+        let mut conflict = place.at.conflict.filter(|_| kind != Kind::Same);
+        if conflict.is_none() && kind != Kind::Same {
+            conflict = self
+                .bases
+                .conflict(&path, &file, self.since)
+                .unwrap_or(Some(CHANGED));
         }
         if is_temporary(name) && file.layer.is_some() {
             refused = refused.or(Some("a name that apply uses".to_owned()));
         }
-        let change = Change {
+        let [in_layer_directory, in_tree_directory] = file.are_directories();
+        let removes_beneath = is_opaque || in_tree_directory && !in_layer_directory;
+        let base = self.bases.base(&path, &file, conflict, removes_beneath);
+        Ok(Some(Change {
             is_protected: refused.is_some(),
             refused: refused.filter(|_| kind != Kind::Same),
-            path,
-            kind,
+            is_hidden: of_tree.is_hidden || of_layer.is_hidden,
+            is_withheld: of_layer.is_withheld,
             layer: file.layer,
             tree: file.tree,
+            path,
+            kind,
             in_layer,
             is_opaque,
             conflict,
-        };
-        Ok(Some((change, is_hidden)))
+            base,
+        }))
     }
 
-    /// Why the policy refuses the change, and whether it hides the name.
+    /// What the policy says of a name, which is new or not.
     fn judge(
         &self,
         path: &Path,
         (directory, name): (&OwnedFd, &OsStr),
         stat: &Stat,
         is_new: bool,
-    ) -> (Option<String>, bool) {
+    ) -> Judgement {
         let file_type = type_of(stat);
         let subject = Subject {
             path: path.as_os_str().as_bytes(),
@@ -290,19 +299,21 @@ impl Sides {
         };
         let is_hidden = matches!(self.policy.visibility(&subject), Visibility::Hidden(_));
         let decision = self.policy.decide(&subject, &caller);
-        let is_file = file_type == FileType::RegularFile;
+        let is_redacted = file_type == FileType::RegularFile && decision.file.redaction.is_some();
         let refused = match file_type {
             _ if decision.check(Access::Change).is_err() => {
                 self.policy.restrictions(&decision).pop()
             }
             // The copy has what the command could see.
-            _ if is_file && !is_new && decision.file.redaction.is_some() => {
-                Some("redacted in the draft".to_owned())
-            }
+            _ if is_redacted && !is_new => Some("redacted in the draft".to_owned()),
             FileType::CharacterDevice | FileType::BlockDevice => Some("a device".to_owned()),
             _ => None,
         };
-        (refused, is_hidden)
+        Judgement {
+            refused,
+            is_hidden,
+            is_withheld: is_hidden || is_redacted || decision.check(Access::Read).is_err(),
+        }
     }
 
     /// Owner and group that root gives to a file in the tree. An ordinary user keeps those that are there.
@@ -334,119 +345,11 @@ impl Sides {
         if kind != type_of(tree) || !is_owned {
             return Ok(false);
         }
-        if kind == FileType::Symlink {
-            let target = |side: &Option<OwnedFd>| target(present(side)?, file.name);
-            return Ok(target(&file.place.layer)? == target(&file.place.tree)?);
-        }
         let modes = [layer.st_mode & 0o7777, self.mode_of(layer)];
-        if !modes.contains(&(tree.st_mode & 0o7777)) || !file.attributes_are_same()? {
-            return Ok(false);
-        }
-        let times = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-        let is_file = kind == FileType::RegularFile;
-        Ok(!is_file || times(layer) == times(tree) && file.bytes_are_same()?)
-    }
-}
-
-/// One name on both sides.
-struct Compared<'a> {
-    place: &'a Place,
-    name: &'a OsStr,
-    layer: Option<Stat>,
-    tree: Option<Stat>,
-    /// Whether overlayfs copied it from the tree, which it notes for files with one link.
-    is_copy: bool,
-}
-
-impl<'a> Compared<'a> {
-    fn new(place: &'a Place, name: &'a OsStr, layer: Option<Stat>, tree: Option<Stat>) -> Self {
-        let is_copy = false;
-        Compared {
-            place,
-            name,
-            layer,
-            tree,
-            is_copy,
-        }
-    }
-
-    /// Reads what overlayfs noted of it; returns whether it is an opaque directory.
-    fn look_at_layer(&mut self) -> io::Result<bool> {
-        let file_type = self.layer.as_ref().map(type_of);
-        if !file_type.is_some_and(has_attributes) {
-            return Ok(false);
-        }
-        let file = open_in(present(&self.place.layer)?, self.name, OFlags::PATH)?;
-        let has = |name| thrufs_sys::xattr::get(&file, name, &mut []).is_ok();
-        self.is_copy = has(c"user.overlay.origin");
-        let is_directory = file_type == Some(FileType::Directory);
-        Ok(is_directory && (self.place.at.is_opaque || has(c"user.overlay.opaque")))
-    }
-
-    fn finding(&self, since: Time) -> Finding<'_> {
-        let above = self.place.tree.as_ref();
-        Finding {
-            layer: self.layer.as_ref(),
-            tree: self.tree.as_ref(),
-            above: above.and_then(|it| fstat(it).ok()),
-            copied: self.is_copy.then(|| self.unseen_since(since)),
-            since,
-            has_same_attributes: self.attributes_are_same().unwrap_or(false),
-        }
-    }
-
-    /// From when on the command may not have seen what changed in the tree, for a copy of overlayfs's: what was written in
-    /// place shows within [`VIEW_AGE_MAX_S`], but another file of the same name may not show before the next run.
-    fn unseen_since(&self, since: Time) -> Time {
-        let born = |side: &Option<OwnedFd>| {
-            let file = open_in(present(side).ok()?, self.name, OFlags::PATH).ok()?;
-            let times = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
-            let is_known = StatxFlags::from_bits_retain(times.stx_mask).contains(StatxFlags::BTIME);
-            is_known.then_some((times.stx_btime.tv_sec, times.stx_btime.tv_nsec.into()))
-        };
-        let is_written = |stat: &Stat| {
-            (stat.st_mtime, stat.st_mtime_nsec) == (stat.st_ctime, stat.st_ctime_nsec)
-        };
-        let is_in_place = self.tree.as_ref().is_some_and(is_written)
-            && born(&self.place.tree).is_some_and(|born| born <= since);
-        match born(&self.place.layer).filter(|_| is_in_place) {
-            Some((seconds, nanoseconds)) => since.max((seconds - VIEW_AGE_MAX_S, nanoseconds)),
-            None => since,
-        }
-    }
-
-    fn attributes_are_same(&self) -> io::Result<bool> {
-        let file_type =
-            |stat: &Option<Stat>| stat.as_ref().map(type_of).filter(|it| has_attributes(*it));
-        let types = [&self.layer, &self.tree].map(file_type);
-        if types.contains(&None) {
-            return Ok(types[0] == types[1]);
-        }
-        let layer = attributes(&self.open(&self.place.layer)?, true)?;
-        Ok(layer == attributes(&self.open(&self.place.tree)?, false)?)
-    }
-
-    fn open(&self, side: &Option<OwnedFd>) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        Ok(open_in(present(side)?, self.name, flags)?)
-    }
-
-    fn bytes_are_same(&self) -> io::Result<bool> {
-        let one = File::from(self.open(&self.place.layer)?);
-        let other = File::from(self.open(&self.place.tree)?);
-        let [mut mine, mut theirs] = [(); 2].map(|()| vec![0; COMPARED_BYTES]);
-        let mut at = 0;
-        loop {
-            let length = one.read_at(&mut mine, at)?;
-            if length == 0 {
-                return Ok(other.read_at(&mut theirs, at)? == 0);
-            }
-            let read = other.read_exact_at(&mut theirs[..length], at);
-            if read.is_err() || mine[..length] != theirs[..length] {
-                return Ok(false);
-            }
-            at += length as u64;
-        }
+        let has_mode = kind == FileType::Symlink || modes.contains(&(tree.st_mode & 0o7777));
+        // Its times are none of its content.
+        let is_alike = has_mode && (kind != FileType::RegularFile || layer.st_size == tree.st_size);
+        Ok(is_alike && file.layer_content()? == file.tree_content()?)
     }
 }
 
@@ -500,8 +403,4 @@ fn keep_directories(found: &mut [Change], mut kept: BTreeSet<PathBuf>) {
 
 pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-fn present(side: &Option<OwnedFd>) -> io::Result<&OwnedFd> {
-    side.as_ref().ok_or_else(|| Errno::NOENT.into())
 }

@@ -9,7 +9,7 @@ use clap::Args;
 pub(crate) struct DraftChoice {
     /// The draft [default: the only one of a tree around the working directory]
     #[arg(long = "draft", value_name = "NAME")]
-    name: Option<String>,
+    pub(super) name: Option<String>,
     #[command(flatten)]
     place: DraftPlace,
 }
@@ -19,11 +19,15 @@ impl DraftChoice {
     ///
     /// None of this name; without a name, none at all, or several.
     pub(crate) fn open(&self) -> Result<(Drafts, Draft), DraftError> {
-        let drafts = Drafts::open(&self.place)?.ok_or(DraftError::None)?;
+        let drafts = self.drafts()?;
         let draft = match &self.name {
             Some(name) => drafts.named(name),
-            None => drafts.only("--draft=NAME"),
+            None => drafts.only(),
         }?;
         Ok((drafts, draft))
+    }
+
+    pub(super) fn drafts(&self) -> Result<Drafts, DraftError> {
+        Drafts::open(&self.place)?.ok_or(DraftError::None)
     }
 }

@@ -13,7 +13,6 @@ use crate::output::{lines_of, report};
 use clap::Args;
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token, sources::byte_lines};
 use rustix::fs::{FileType, OFlags, Stat};
-use rustix::termios::tcgetwinsize;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::Range;
@@ -32,9 +31,8 @@ const HEAD_BYTES: usize = 8000;
 
 const CONTEXT_LINES: u32 = 3;
 
-/// Of a line of --stat, in characters.
-const COLUMNS: usize = 80;
-const GRAPH_MIN: usize = 10;
+/// Of the signs in a line of --stat.
+const GRAPH_MAX: u32 = 50;
 
 /// Show what a draft changes
 ///
@@ -457,52 +455,38 @@ impl Stats {
 }
 
 fn stat_text(stats: &[Stats]) -> String {
-    let columns = tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into());
-    let columns = if columns == 0 { COLUMNS } else { columns };
-    let longest = stats
-        .iter()
-        .map(|it| it.name.chars().count())
-        .max()
-        .unwrap_or(0);
-    let total = |it: &Stats| it.lines.map_or(0, |(added, removed)| added + removed);
-    let most = stats.iter().map(total).max().unwrap_or(0);
+    let longest = stats.iter().map(|it| it.name.chars().count()).max();
+    let names = longest.unwrap_or(0);
+    let totals = || stats.iter().filter_map(|it| it.lines.ok());
+    let most = totals().map(|(added, removed)| added + removed).max();
+    let most = most.unwrap_or(0);
     let has_binary = stats.iter().any(|it| it.lines.is_err());
     let width = most.to_string().len().max(if has_binary { 3 } else { 1 });
-    let names = longest.min(columns.saturating_sub(width + GRAPH_MIN + 5).max(GRAPH_MIN));
-    let graph = columns.saturating_sub(names + width + 5).max(GRAPH_MIN);
-    let scaled = |count: u32| match most as usize <= graph {
-        true => count as usize,
-        false => (count as usize * graph).div_ceil(most as usize),
+    let signs = |sign: &str, count: u32| match most <= GRAPH_MAX {
+        true => sign.repeat(count as usize),
+        false => {
+            sign.repeat((u64::from(count) * u64::from(GRAPH_MAX)).div_ceil(most.into()) as usize)
+        }
     };
     let mut text = String::new();
-    let (mut added_all, mut removed_all) = (0, 0);
     for stat in stats {
-        let skipped = stat.name.chars().count().saturating_sub(names);
-        let name: String = match skipped {
-            0 => stat.name.clone(),
-            skipped => "…"
-                .chars()
-                .chain(stat.name.chars().skip(skipped + 1))
-                .collect(),
-        };
         let graph = match stat.lines {
             Ok((added, removed)) => {
-                (added_all, removed_all) = (added_all + added, removed_all + removed);
-                let signs = "+".repeat(scaled(added)) + &"-".repeat(scaled(removed));
-                format!("{:>width$} {signs}", added + removed)
+                let (count, signs) = (added + removed, signs("+", added) + &signs("-", removed));
+                format!("{count:>width$} {signs}")
             }
             Err((old, new)) => format!("{:>width$} {old} -> {new} bytes", "Bin"),
         };
-        text += format!(" {name:names$} | {graph}").trim_end();
+        text += format!(" {:names$} | {graph}", stat.name).trim_end();
         text.push('\n');
     }
     let s = |count| if count == 1 { "" } else { "s" };
-    let files = stats.len();
-    text += &format!(
-        " {files} file{} changed, {added_all} insertion{}(+), {removed_all} deletion{}(-)\n",
-        s(files as u32),
-        s(added_all),
-        s(removed_all),
-    );
-    text
+    let (added, removed) = totals().fold((0, 0), |all, it| (all.0 + it.0, all.1 + it.1));
+    text + &format!(
+        " {} file{} changed, {added} insertion{}(+), {removed} deletion{}(-)\n",
+        stats.len(),
+        s(stats.len() as u32),
+        s(added),
+        s(removed),
+    )
 }

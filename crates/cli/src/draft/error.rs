@@ -12,11 +12,16 @@ pub(crate) enum DraftError {
     #[error("there is no draft {0} (`thrufs draft list` has the names)")]
     NotFound(String),
     #[error(
-        "no draft is of a tree around the working directory; there are: {names}; say which by {how}"
+        "no draft is of a tree around the working directory; there are: {0}; say which by --draft=NAME"
     )]
-    Elsewhere { names: String, how: &'static str },
-    #[error("there are several drafts: {names}; say which by {how}")]
-    Several { names: String, how: &'static str },
+    Elsewhere(String),
+    #[error("there are several drafts: {0}; say which by --draft=NAME")]
+    Several(String),
+    #[error(
+        "the draft {0} has {1}, which the rules of this run hide, deny or redact: apply or discard it first, or run \
+         with the rules that it had"
+    )]
+    Withheld(String, PathBuf),
     #[error(
         "bad name of a draft: {0:?}; use letters, digits, `.`, `_` and `-`, the first no `.` or `-`"
     )]

@@ -6,11 +6,13 @@
 //!     draft.json      the record, written when all else is there
 //!     lock            flock(2): exclusive while a run has the layer mounted, and while it is applied or discarded
 //!     upper/ work/    the layer, as overlayfs has it
+//!   .places           other directories that had drafts
 //! ```
 //!
 //! What is in `upper` was written by a command that is not trusted. Whatever reads it goes by descriptors, beneath
 //! them, and follows no link. Directories of other users are refused: the record says which tree is changed.
 
+use super::beneath::{names, open_in};
 use super::error::DraftError;
 use super::remove;
 use crate::error::{system, system_at};
@@ -18,15 +20,16 @@ use crate::lookup;
 use crate::source;
 use clap::{Args, ValueHint};
 use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags, flock, fstat, mkdirat,
-    openat, openat2, stat, statx,
+    AtFlags, FlockOperation, Mode, OFlags, StatxFlags, flock, fstat, fstatfs, mkdirat, renameat,
+    stat, statx, unlinkat,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thrufs_policy::Policy;
@@ -41,10 +44,24 @@ pub(super) const NAME_CHARS_MAX: usize = 64;
 /// In the user's directory of state.
 const IN_STATE: &str = "thrufs/drafts";
 
+/// In the drafts of the home directory: where else drafts are or were, a path on each line.
+const PLACES: &str = ".places";
+
 pub(super) const RECORD: &str = "draft.json";
 pub(super) const LOCK: &str = "lock";
 pub(super) const UPPER: &str = "upper";
 pub(super) const WORK: &str = "work";
+
+/// `linux/magic.h`: FUSE, NFS, overlayfs, SMB, 9P, FAT. Overlayfs writes to none of them, nor do they keep what it needs.
+const NO_UPPER: [i64; 7] = [
+    0x6573_5546,
+    0x6969,
+    0x794c_7630,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0102_1997,
+    0x4d44,
+];
 
 /// Where drafts are.
 #[derive(Args, Clone, Debug, Default)]
@@ -55,11 +72,9 @@ pub(crate) struct DraftPlace {
     pub(crate) draft_dir: Option<PathBuf>,
 }
 
-/// What identifies the tree of a draft.
+/// What identifies the tree of a draft. The device is left out: some have another number after a reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TreeIdentity {
-    /// Another one after a reboot on some file systems: compared where there is no time of birth.
-    device: u64,
     inode: u64,
     /// Seconds and nanoseconds.
     born: Option<(i64, u32)>,
@@ -71,16 +86,9 @@ impl TreeIdentity {
         let born = statx(&tree, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
         let is_known = StatxFlags::from_bits_retain(born.stx_mask).contains(StatxFlags::BTIME);
         Ok(TreeIdentity {
-            device: stat.st_dev,
             inode: stat.st_ino,
             born: is_known.then_some((born.stx_btime.tv_sec, born.stx_btime.tv_nsec)),
         })
-    }
-
-    pub(super) fn is_that_of(self, other: TreeIdentity) -> bool {
-        self.inode == other.inode
-            && self.born == other.born
-            && (self.born.is_some() || self.device == other.device)
     }
 }
 
@@ -150,27 +158,85 @@ impl Drafts {
         }
     }
 
-    /// Where drafts of this user, and of another with this home directory, may be; each with device and inode.
+    /// Where drafts of this user, and of another with this home directory, are or were; each with device and inode.
     pub(crate) fn places(place: &DraftPlace, home: Option<&OsStr>) -> Vec<(PathBuf, [u64; 2])> {
-        let state = home.map(|home| Path::new(home).join(".local/state"));
+        let usual = || state_of("HOME", ".local/state");
         let paths = [
             place.draft_dir.clone(),
             path_of(&DraftPlace::default()).ok(),
-            state.map(|state| state.join(IN_STATE)),
+            usual(),
         ];
-        let found = paths.into_iter().flatten().filter_map(|path| {
-            let path = path.canonicalize().ok()?;
-            let stat = stat(&path).ok()?;
-            Some((path, [stat.st_dev, stat.st_ino]))
-        });
+        let of_home = home.map(|home| Path::new(home).join(".local/state").join(IN_STATE));
+        let paths = paths.into_iter().chain([of_home]).flatten();
+        let recorded = usual().map(|usual| recorded_places(&usual));
+        let found = paths
+            .chain(recorded.unwrap_or_default())
+            .filter_map(|path| {
+                let path = path.canonicalize().ok()?;
+                let stat = stat(&path).ok()?;
+                Some((path, [stat.st_dev, stat.st_ino]))
+            });
         let mut found: Vec<_> = found.collect();
+        found.sort();
         found.dedup();
         found
     }
 
-    pub(crate) fn open_or_make(place: &DraftPlace) -> Result<Drafts, DraftError> {
+    /// The directory for drafts of this tree, which is made if it is missing, and recorded: later sandboxes cover it.
+    ///
+    /// # Errors
+    ///
+    /// It is in the tree or around it, another user's, or where overlayfs cannot have a layer: nothing is made then.
+    pub(crate) fn open_or_make(place: &DraftPlace, tree: &Path) -> Result<Drafts, DraftError> {
         let path = path_of(place)?;
-        Drafts::at(make(&path), &path)
+        let step = || system_at("make the directory of drafts", &path);
+        let mut above = path.ancestors();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let (above, found) = above
+            .find_map(|above| match lookup::open(above, flags, Mode::empty()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                opened => Some((above, opened)),
+            })
+            .ok_or(DraftError::NoPlace)?;
+        let found = found.map_err(step())?;
+        let real = lookup::path_of(&found).map_err(step())?;
+        let real = real.join(path.strip_prefix(above).unwrap_or(&path));
+        if real.starts_with(tree) || tree.starts_with(&real) {
+            return Err(DraftError::InTree(real));
+        }
+        let kind = fstatfs(&found)
+            .map_err(|errno| step()(errno.into()))?
+            .f_type;
+        if NO_UPPER.contains(&kind) {
+            return Err(DraftError::FileSystem(real));
+        }
+        let drafts = Drafts::at(make(&path), &path)?;
+        drafts.record().map_err(system_at(
+            "record, so that later sandboxes cover it,",
+            &path,
+        ))?;
+        Ok(drafts)
+    }
+
+    /// Adds it to the places of this user. That of the home directory is always covered, and has the list. No command
+    /// can write to those of root.
+    fn record(&self) -> io::Result<()> {
+        let usual = state_of("HOME", ".local/state");
+        let Some(usual) = usual.filter(|_| !rustix::process::geteuid().is_root()) else {
+            return Ok(());
+        };
+        let place = make(&usual)?;
+        let known = recorded_places(&usual);
+        if known.contains(&self.path) || lookup::is_same(fstat(&place)?, fstat(&self.place)?) {
+            return Ok(());
+        }
+        // Those that are gone are left out.
+        let all = known
+            .into_iter()
+            .filter(|it| it.exists())
+            .chain([self.path.clone()]);
+        let all: Vec<OsString> = all.map(PathBuf::into_os_string).collect();
+        replace_file(&place, PLACES, &all.join(OsStr::new("\n")).into_vec())
     }
 
     fn at(opened: io::Result<OwnedFd>, path: &Path) -> Result<Drafts, DraftError> {
@@ -184,19 +250,9 @@ impl Drafts {
     }
 
     pub(crate) fn names(&self) -> Result<Vec<String>, DraftError> {
-        let read = || -> io::Result<Vec<String>> {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let listed = openat(&self.place, ".", flags, Mode::empty())?;
-            let mut names = Vec::new();
-            for entry in Dir::new(listed)? {
-                let entry = entry?;
-                names.extend(entry.file_name().to_str().ok().map(str::to_owned));
-            }
-            names.retain(|name| is_name(name));
-            names.sort();
-            Ok(names)
-        };
-        Ok(read().map_err(system_at("list the drafts in", &self.path))?)
+        let found = names(&self.place).map_err(system_at("list the drafts in", &self.path))?;
+        let found = found.into_iter().filter_map(|name| name.into_string().ok());
+        Ok(found.filter(|name| is_name(name)).collect())
     }
 
     /// # Errors
@@ -221,8 +277,8 @@ impl Drafts {
     }
 
     /// The only draft of a tree around the working directory; or the only one, if that is beneath the working
-    /// directory. `how` says how a name is given.
-    pub(crate) fn only(&self, how: &'static str) -> Result<Draft, DraftError> {
+    /// directory.
+    pub(crate) fn only(&self) -> Result<Draft, DraftError> {
         let here = std::env::current_dir().unwrap_or_default();
         let names = self.names()?;
         let trees = |name: &String| Some(self.named(name).ok()?.record.tree().to_owned());
@@ -236,47 +292,35 @@ impl Drafts {
         match &fitting[..] {
             [name] => self.named(name),
             [] if names.is_empty() => Err(DraftError::None),
-            [] => Err(DraftError::Elsewhere {
-                names: names.join(", "),
-                how,
-            }),
-            several => Err(DraftError::Several {
-                names: several.join(", "),
-                how,
-            }),
+            [] => Err(DraftError::Elsewhere(names.join(", "))),
+            several => Err(DraftError::Several(several.join(", "))),
         }
     }
 
     /// Removes a draft that no other process uses, also one that is not complete.
     pub(crate) fn discard(&self, name: &str) -> Result<(), DraftError> {
         let directory = self.directory(name)?;
-        let lock = lock(name, &directory)?;
-        self.remove(name, directory, lock)
+        let _lock = lock(name, &directory)?;
+        self.remove(name, &directory)
     }
 
     /// Removes a draft that this process has locked.
     pub(crate) fn discard_held(&self, draft: Draft) -> Result<(), DraftError> {
-        let Draft {
-            name,
-            directory,
-            lock,
-            ..
-        } = draft;
-        match lock {
-            Some(lock) => self.remove(&name, directory, lock),
-            None => self.discard(&name),
-        }
+        self.remove(&draft.name, &draft.directory)
     }
 
-    fn remove(&self, name: &str, directory: OwnedFd, lock: OwnedFd) -> Result<(), DraftError> {
-        let path = self.path.join(name);
-        // Whoever finds it without a record knows that it is not complete.
-        let removed = remove::contents(&directory, &[RECORD], &[LOCK]).and_then(|()| {
-            remove::contents(&directory, &[LOCK], &[])?;
-            rustix::fs::unlinkat(&self.place, name, AtFlags::REMOVEDIR)
-        });
-        drop(lock);
-        Ok(removed.map_err(system_at("remove", &path))?)
+    fn remove(&self, name: &str, directory: &OwnedFd) -> Result<(), DraftError> {
+        let remove = || -> io::Result<()> {
+            // Whoever finds it without a record knows that it is not complete.
+            match unlinkat(directory, RECORD, AtFlags::empty()) {
+                Err(Errno::NOENT) => {}
+                removed => removed?,
+            }
+            remove::contents(directory, LOCK)?;
+            unlinkat(directory, LOCK, AtFlags::empty())?;
+            Ok(unlinkat(&self.place, name, AtFlags::REMOVEDIR)?)
+        };
+        Ok(remove().map_err(system_at("remove", &self.path.join(name)))?)
     }
 
     pub(super) fn directory(&self, name: &str) -> Result<OwnedFd, DraftError> {
@@ -285,7 +329,7 @@ impl Drafts {
         }
         let path = self.path.join(name);
         let step = || system_at("open the draft", &path);
-        let opened = beneath(&self.place, name, OFlags::PATH | OFlags::DIRECTORY);
+        let opened = open_in(&self.place, name, OFlags::PATH | OFlags::DIRECTORY);
         let directory = match opened {
             Err(Errno::NOENT) => return Err(DraftError::NotFound(name.to_owned())),
             opened => opened.map_err(step())?,
@@ -340,7 +384,7 @@ impl Draft {
 
     /// What the command has written, as overlayfs keeps it.
     pub(crate) fn upper(&self) -> Result<OwnedFd, DraftError> {
-        let opened = beneath(&self.directory, UPPER, OFlags::RDONLY | OFlags::DIRECTORY);
+        let opened = open_in(&self.directory, UPPER, OFlags::RDONLY | OFlags::DIRECTORY);
         Ok(opened.map_err(system_at("open the layer of", &self.path))?)
     }
 
@@ -352,7 +396,7 @@ impl Draft {
     pub(crate) fn tree(&self) -> Result<OwnedFd, DraftError> {
         let (tree, path) = source::open(self.record.tree())?;
         let identity = TreeIdentity::of(&tree).map_err(source::unusable(&path))?;
-        match path == self.record.tree() && identity.is_that_of(self.record.identity) {
+        match path == self.record.tree() && identity == self.record.identity {
             true => Ok(tree),
             false => Err(DraftError::TreeReplaced {
                 name: self.name.clone(),
@@ -370,20 +414,39 @@ impl Draft {
 
 /// `upper` or `work` in a draft's directory.
 pub(crate) fn layer_directory(draft: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
-    beneath(draft, name, OFlags::PATH | OFlags::DIRECTORY)
+    open_in(draft, name, OFlags::PATH | OFlags::DIRECTORY)
 }
 
 fn path_of(place: &DraftPlace) -> Result<PathBuf, DraftError> {
     if let Some(given) = &place.draft_dir {
         return Ok(std::path::absolute(given).map_err(system_at("find", given))?);
     }
-    let from = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|it| it.is_absolute())
-    };
-    let state = from("XDG_STATE_HOME").or_else(|| Some(from("HOME")?.join(".local/state")));
-    Ok(state.ok_or(DraftError::NoPlace)?.join(IN_STATE))
+    let given = state_of("XDG_STATE_HOME", "");
+    given
+        .or_else(|| state_of("HOME", ".local/state"))
+        .ok_or(DraftError::NoPlace)
+}
+
+/// The directory of drafts in the user's directory of state, which is in that of an environment variable.
+fn state_of(variable: &str, beneath: &str) -> Option<PathBuf> {
+    let directory = PathBuf::from(std::env::var_os(variable)?);
+    directory
+        .is_absolute()
+        .then(|| directory.join(beneath).join(IN_STATE))
+}
+
+/// The directories that had drafts of this user.
+fn recorded_places(usual: &Path) -> Vec<PathBuf> {
+    let list = lookup::open(usual, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+        .ok()
+        .filter(|place| is_own(place, 0o022))
+        .and_then(|place| read_file(&place, PLACES, RECORD_BYTES_MAX).ok());
+    let list = list.unwrap_or_default();
+    let lines = list.split(|byte| *byte == b'\n').map(OsStr::from_bytes);
+    lines
+        .map(PathBuf::from)
+        .filter(|it| it.is_absolute())
+        .collect()
 }
 
 /// Makes what is missing on the path to it; as root, in directories of root's alone.
@@ -399,7 +462,7 @@ fn make(path: &Path) -> io::Result<OwnedFd> {
                 ));
             }
             make_directory(&parent, name)?;
-            Ok(beneath(&parent, name, OFlags::PATH | OFlags::DIRECTORY)?)
+            Ok(open_in(&parent, name, OFlags::PATH | OFlags::DIRECTORY)?)
         }
         (opened, ..) => opened,
     }
@@ -412,26 +475,6 @@ pub(super) fn make_directory(parent: impl AsFd, name: impl AsRef<OsStr>) -> rust
     }
 }
 
-/// Opens what is in a directory of ours; follows nothing.
-pub(super) fn beneath(
-    directory: impl AsFd,
-    name: impl AsRef<OsStr>,
-    flags: OFlags,
-) -> rustix::io::Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let mode = match flags.contains(OFlags::CREATE) {
-        true => Mode::RUSR | Mode::WUSR,
-        false => Mode::empty(),
-    };
-    openat2(
-        directory,
-        name.as_ref(),
-        flags | OFlags::CLOEXEC,
-        mode,
-        resolve,
-    )
-}
-
 /// Whether it belongs to this user, and to nobody of `others`, bits of its mode.
 fn is_own(file: impl AsFd, others: u32) -> bool {
     let own = rustix::process::geteuid().as_raw();
@@ -441,7 +484,7 @@ fn is_own(file: impl AsFd, others: u32) -> bool {
 pub(super) fn lock(name: &str, directory: &OwnedFd) -> Result<OwnedFd, DraftError> {
     let step = || system("lock the draft");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
-    let lock = beneath(directory, LOCK, flags).map_err(step())?;
+    let lock = open_in(directory, LOCK, flags).map_err(step())?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Err(DraftError::InUse(name.to_owned())),
         locked => locked.map_err(step())?,
@@ -454,17 +497,33 @@ pub(super) fn lock(name: &str, directory: &OwnedFd) -> Result<OwnedFd, DraftErro
 }
 
 pub(super) fn read_record(directory: &OwnedFd) -> io::Result<Record> {
-    let file = beneath(directory, RECORD, OFlags::RDONLY | OFlags::NONBLOCK)?;
-    lookup::must_be_regular(&file)?;
-    let mut text = Vec::new();
-    File::from(file)
-        .take(RECORD_BYTES_MAX)
-        .read_to_end(&mut text)?;
-    let record: Record = serde_json::from_slice(&text)?;
+    let record: Record = serde_json::from_slice(&read_file(directory, RECORD, RECORD_BYTES_MAX)?)?;
     match record.version {
         VERSION => Ok(record),
         other => Err(io::Error::other(format!("its version is {other}"))),
     }
+}
+
+/// Reads a file of ours.
+pub(super) fn read_file(directory: &OwnedFd, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = open_in(directory, name, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    lookup::must_be_regular(&file)?;
+    let mut bytes = Vec::new();
+    File::from(file).take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Makes a file of ours, or replaces it at a stroke.
+pub(super) fn replace_file(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let new = format!("{name}.new");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let mut file = File::from(open_in(directory, &new, flags)?);
+    file.write_all(bytes)?;
+    // Without it, a crash leaves a draft that cannot be read. What the tree was may be missing: times decide then.
+    if name == RECORD {
+        file.sync_all()?;
+    }
+    Ok(renameat(directory, new, directory, name)?)
 }
 
 pub(super) fn is_usual(it: char) -> bool {

@@ -5,27 +5,23 @@
 //! compared with what was seen before: if it changed in between, it is put back. An apply that was interrupted may
 //! leave the temporary name, which depends on the draft and the path: the next one removes it.
 
-use super::base::{CHANGED, CREATED, is_unchanged, is_untouched};
+use super::base::{CHANGED, CREATED, is_unchanged};
 use super::beneath::{attributes, names, open_in, stat_at, target, type_of};
 use super::change::Change;
 use super::changes::{Sides, is_root};
 use crate::lookup::is_same;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec, Timestamps, XattrFlags,
-    chownat, copy_file_range, fchmod, fchown, fremovexattr, fsetxattr, fstat, ftruncate, futimens,
-    ioctl_ficlone, linkat, mkdirat, mknodat, openat, renameat, renameat_with, seek, symlinkat,
-    unlinkat, utimensat,
+    chownat, fchmod, fchown, fremovexattr, fsetxattr, fstat, ioctl_ficlone, linkat, mkdirat,
+    mknodat, openat, renameat, renameat_with, seek, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-
-const COPIED_BYTES: usize = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PutError {
@@ -58,7 +54,7 @@ pub(super) struct Put<'a> {
     pub(super) tree: &'a OwnedFd,
     pub(super) name: &'a OsStr,
     /// In the directory of the tree.
-    pub(super) temporary: &'a str,
+    pub(super) temporary: String,
 }
 
 impl Put<'_> {
@@ -100,7 +96,7 @@ impl Put<'_> {
         }
         match stat_at(self.tree, self.name)? {
             None => return Ok(()),
-            Some(now) if !is_untouched(seen, &now) => return Err(PutError::Conflict(CHANGED)),
+            Some(now) if !is_unchanged(seen, &now) => return Err(PutError::Conflict(CHANGED)),
             Some(_) => {}
         }
         let temporary = self.temporary.as_ref();
@@ -115,7 +111,7 @@ impl Put<'_> {
 
     /// Removes what an apply left that was interrupted.
     pub(super) fn clean(&self) -> Result<(), PutError> {
-        let remove = |flags| match unlinkat(self.tree, self.temporary, flags) {
+        let remove = |flags| match unlinkat(self.tree, &self.temporary, flags) {
             Err(Errno::NOENT) => Ok(()),
             removed => removed,
         };
@@ -157,7 +153,7 @@ impl Put<'_> {
             (Some(seen), Some(now)) => (seen, now),
             (Some(_), None) => return Err(PutError::Conflict(CHANGED)),
         };
-        if !is_untouched(seen, &now) {
+        if !is_unchanged(seen, &now) {
             return Err(PutError::Conflict(CHANGED));
         }
         self.rename(temporary, self.name, RenameFlags::EXCHANGE)?;
@@ -172,7 +168,7 @@ impl Put<'_> {
     /// Whether the temporary name is now one of this file.
     fn link(&self, (directory, name, inode): (&OwnedFd, &OsStr, u64)) -> Result<bool, PutError> {
         let flags = AtFlags::empty();
-        if linkat(directory, name, self.tree, self.temporary, flags).is_err() {
+        if linkat(directory, name, self.tree, &self.temporary, flags).is_err() {
             return Ok(false);
         }
         let found = stat_at(self.tree, self.temporary.as_ref())?;
@@ -184,13 +180,13 @@ impl Put<'_> {
     }
 
     fn make(&self, layer: &Stat, seen: Option<&Stat>) -> Result<(), PutError> {
-        let (tree, name) = (self.tree, self.temporary);
+        let (tree, name) = (self.tree, self.temporary.as_str());
         let private = Mode::RUSR | Mode::WUSR;
         match type_of(layer) {
             FileType::Directory => {
                 mkdirat(tree, name, Mode::RWXU)?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                let made = open_in(tree, name.as_ref(), flags)?;
+                let made = open_in(tree, name, flags)?;
                 if !names(&made)?.is_empty() {
                     return Err(PutError::Conflict(CHANGED));
                 }
@@ -204,10 +200,10 @@ impl Put<'_> {
                 let from = self.open_layer(layer)?;
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                 let made = openat(tree, name, flags | OFlags::CLOEXEC, private)?;
-                copy(&from, &made)?;
+                copy(from.try_clone()?, &made)?;
                 self.give_attributes(&from, &made, layer, seen)?;
                 fchmod(&made, Mode::from_raw_mode(self.sides.mode_of(layer)))?;
-                Ok(futimens(&made, &times(layer))?)
+                Ok(set_times(&made, layer)?)
             }
             FileType::Symlink => {
                 symlinkat(target(self.upper, self.name)?, tree, name)?;
@@ -264,7 +260,7 @@ impl Put<'_> {
     /// Owner, mode and times of what cannot be opened. Whoever may write to the directory may have put another file in
     /// its place: none of another type gets them.
     fn give_name_attributes(&self, layer: &Stat, seen: Option<&Stat>) -> Result<(), PutError> {
-        let made = open_in(self.tree, self.temporary.as_ref(), OFlags::PATH)?;
+        let made = open_in(self.tree, &self.temporary, OFlags::PATH)?;
         let stat = fstat(&made)?;
         if type_of(&stat) != type_of(layer) || stat.st_nlink != 1 {
             return Err(PutError::Conflict(CHANGED));
@@ -298,68 +294,36 @@ impl Put<'_> {
     }
 }
 
-pub(super) fn times(stat: &Stat) -> Timestamps {
-    let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
-    Timestamps {
-        last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
-        last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
-    }
-}
-
 /// Sets the times of a file, also by an `O_PATH` descriptor.
 pub(super) fn set_times(file: &OwnedFd, stat: &Stat) -> rustix::io::Result<()> {
-    utimensat(file, "", &times(stat), AtFlags::EMPTY_PATH)
+    let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+    let times = Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
+    };
+    utimensat(file, "", &times, AtFlags::EMPTY_PATH)
 }
 
 /// Copies the bytes, and leaves holes where there are holes.
-fn copy(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
-    if ioctl_ficlone(to, from).is_ok() {
+fn copy(from: OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    if ioctl_ficlone(to, &from).is_ok() {
         return Ok(());
     }
-    let length = fstat(from)?.st_size as u64;
-    ftruncate(to, length)?;
+    let (mut from, mut to) = (File::from(from), File::from(to.try_clone()?));
+    let length = from.metadata()?.len();
+    to.set_len(length)?;
     let mut at = 0;
     while at < length {
-        let begin = match seek(from, SeekFrom::Data(at)) {
+        let begin = match seek(&from, SeekFrom::Data(at)) {
             Err(Errno::NXIO) => break,
             Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
             begin => begin?,
         };
-        let end = seek(from, SeekFrom::Hole(begin)).unwrap_or(length);
-        copy_range(from, to, begin, end)?;
+        let end = seek(&from, SeekFrom::Hole(begin)).unwrap_or(length);
+        from.seek(io::SeekFrom::Start(begin))?;
+        to.seek(io::SeekFrom::Start(begin))?;
+        io::copy(&mut (&from).take(end - begin), &mut to)?;
         at = end.max(begin + 1);
-    }
-    Ok(())
-}
-
-fn copy_range(from: &OwnedFd, to: &OwnedFd, begin: u64, end: u64) -> io::Result<()> {
-    let (mut read, mut written) = (begin, begin);
-    while read < end {
-        let rest = usize::try_from(end - read).unwrap_or(usize::MAX);
-        match copy_file_range(from, Some(&mut read), to, Some(&mut written), rest) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(Errno::INTR) => {}
-            // Between two file systems, or one that cannot.
-            Err(_) => return copy_bytes(from, to, read, end),
-        }
-    }
-    Ok(())
-}
-
-fn copy_bytes(from: &OwnedFd, to: &OwnedFd, mut at: u64, end: u64) -> io::Result<()> {
-    let (from, to) = (File::from(from.try_clone()?), File::from(to.try_clone()?));
-    let mut bytes = vec![0; COPIED_BYTES];
-    while at < end {
-        let rest = bytes
-            .len()
-            .min(usize::try_from(end - at).unwrap_or(usize::MAX));
-        let length = from.read_at(&mut bytes[..rest], at)?;
-        if length == 0 {
-            break;
-        }
-        to.write_all_at(&bytes[..length], at)?;
-        at += length as u64;
     }
     Ok(())
 }

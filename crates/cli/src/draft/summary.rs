@@ -4,12 +4,14 @@ use super::change::{Change, Kind};
 use super::changes::record_bases;
 use super::{Draft, DraftError, DraftPlace, Drafts};
 use crate::lookup;
-use crate::output::report;
+use crate::output::{report, report_surely};
 use rustix::fs::FileType;
+use serde::Serialize;
 
 impl Draft {
     /// Removes it if it changes nothing, which is said unless `is_quiet`; otherwise records what the tree has in the
-    /// place of its changes, and says what there is, and what can be done with it.
+    /// place of its changes, and says what there is, and what can be done with it. With `json` in an object on a line of
+    /// its own.
     ///
     /// # Errors
     ///
@@ -18,7 +20,7 @@ impl Draft {
         self,
         drafts: &Drafts,
         place: &DraftPlace,
-        is_quiet: bool,
+        (is_quiet, json): (bool, bool),
     ) -> Result<(), DraftError> {
         let name = self.name.clone();
         let found = lookup::path_of(self.directory());
@@ -27,74 +29,87 @@ impl Draft {
             return Err(DraftError::Moved(self.path().to_owned()));
         }
         let changes = record_bases(&self)?;
-        if changes.iter().all(|it| it.kind == Kind::Same) {
+        let summary = Summary::of(&name, &changes);
+        let is_empty = changes.iter().all(|it| it.kind == Kind::Same);
+        if is_empty {
             drafts.discard_held(self)?;
-            if !is_quiet {
-                report(format_args!(
-                    "thrufs: nothing was changed; the draft {name} is removed"
-                ));
-            }
-            return Ok(());
         }
-        let several = drafts.names()?.len() > 1;
-        report(format_args!(
-            "thrufs: the draft {name}: {}",
-            summary(&changes)
-        ));
-        report(next(&name, several, place));
+        if json && let Ok(text) = serde_json::to_string(&summary) {
+            let _ = report_surely(&format!("{{\"draft\":{text}}}\n"));
+        } else if !is_empty {
+            report(format_args!("thrufs: the draft {name}: {}", summary.text()));
+            let several = drafts.names()?.len() > 1;
+            let option = several.then(|| format!(" --draft={name}"));
+            let directory = place.draft_dir.as_ref();
+            let directory = directory.map(|it| format!(" --draft-dir={}", it.display()));
+            let options = option.unwrap_or_default() + &directory.unwrap_or_default();
+            report(format_args!(
+                "thrufs: next: `thrufs draft diff{options}`, `thrufs draft apply{options}` or `thrufs draft \
+                 discard{options}`"
+            ));
+        } else if !is_quiet {
+            report(format_args!(
+                "thrufs: nothing was changed; the draft {name} is removed"
+            ));
+        }
         Ok(())
     }
 }
 
-/// `2 created, 1 changed, 1 removed; 12 KiB; 1 will not be applied (thrufs draft diff says why)`
-fn summary(changes: &[Change]) -> String {
-    let count = |is_meant: &dyn Fn(&Change) -> bool| {
-        let meant = changes
-            .iter()
-            .filter(|it| it.kind != Kind::Same && is_meant(it));
-        meant.count()
-    };
-    let kinds = [
-        (Kind::Created, "created"),
-        (Kind::Changed, "changed"),
-        (Kind::Removed, "removed"),
-    ];
-    let kinds = kinds.map(|(kind, what)| (count(&|it| it.kind == kind), what));
-    let kinds = kinds.iter().filter(|(count, _)| *count > 0);
-    let kinds: Vec<_> = kinds
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
-    let changed = changes.iter().filter(|it| it.kind != Kind::Same);
-    let files = changed.filter(|it| it.layer_type() == Some(FileType::RegularFile));
-    let bytes = files
-        .filter_map(|it| u64::try_from(it.layer?.st_size).ok())
-        .sum();
-    let mut text = format!("{}; {}", kinds.join(", "), size(bytes));
-    let refused = count(&|it| it.refused.is_some());
-    let conflicts = count(&|it| it.refused.is_none() && it.conflict.is_some());
-    for (count, what) in [
-        (refused, "refused by the rules"),
-        (conflicts, "in conflict with the tree"),
-    ] {
-        if count > 0 {
-            text += &format!("; {count} {what}");
-        }
-    }
-    text
+/// Files and directories of a draft.
+#[derive(Serialize)]
+struct Summary<'a> {
+    name: &'a str,
+    created: usize,
+    changed: usize,
+    removed: usize,
+    /// Of the files in the layer.
+    bytes: u64,
+    refused: usize,
+    conflicts: usize,
 }
 
-fn next(name: &str, is_named: bool, place: &DraftPlace) -> String {
-    let directory = place.draft_dir.as_ref();
-    let directory = directory.map(|it| format!(" --draft-dir={}", it.display()));
-    let directory = directory.unwrap_or_default();
-    let (option, argument) = match is_named {
-        true => (format!(" --draft={name}"), format!(" {name}")),
-        false => Default::default(),
-    };
-    format!(
-        "thrufs: next: `thrufs draft diff{option}{directory}`, `thrufs draft apply{option}{directory}` or \
-         `thrufs draft discard{argument}{directory}`"
-    )
+impl Summary<'_> {
+    fn of<'a>(name: &'a str, changes: &[Change]) -> Summary<'a> {
+        let changed = || changes.iter().filter(|it| it.kind != Kind::Same);
+        let count = |kind| changed().filter(|it| it.kind == kind).count();
+        let files = changed().filter(|it| it.layer_type() == Some(FileType::RegularFile));
+        let is_refused = |it: &&Change| it.refused.is_some();
+        Summary {
+            name,
+            created: count(Kind::Created),
+            changed: count(Kind::Changed),
+            removed: count(Kind::Removed),
+            bytes: files
+                .filter_map(|it| u64::try_from(it.layer?.st_size).ok())
+                .sum(),
+            refused: changed().filter(is_refused).count(),
+            conflicts: changed()
+                .filter(|it| !is_refused(it) && it.conflict.is_some())
+                .count(),
+        }
+    }
+
+    /// `2 created, 1 changed, 1 removed; 12 KiB; 1 refused by the rules`
+    fn text(&self) -> String {
+        let counted = |all: &[(usize, &str)]| -> Vec<String> {
+            let some = all.iter().filter(|(count, _)| *count > 0);
+            some.map(|(count, what)| format!("{count} {what}"))
+                .collect()
+        };
+        let kinds = counted(&[
+            (self.created, "created"),
+            (self.changed, "changed"),
+            (self.removed, "removed"),
+        ]);
+        let left = counted(&[
+            (self.refused, "refused by the rules"),
+            (self.conflicts, "in conflict with the tree"),
+        ]);
+        [vec![kinds.join(", "), size(self.bytes)], left]
+            .concat()
+            .join("; ")
+    }
 }
 
 fn size(bytes: u64) -> String {

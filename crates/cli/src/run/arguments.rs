@@ -85,13 +85,16 @@ pub(crate) struct RunArguments {
     /// refused
     #[arg(long, help_heading = RECORDS)]
     pub(crate) report: bool,
-    /// Print the report as JSON, on one line of standard error
+    /// Print the report as JSON, on one line of standard error, and what a draft changes on another
     #[arg(long, help_heading = RECORDS)]
     pub(crate) json: bool,
     /// Keep DIR as it is: what the command writes there goes to a draft, for thrufs draft. NAME goes on
     /// in that draft, or makes it [default: a new one, named after DIR]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, help_heading = DRAFT)]
     pub(crate) draft: Option<Option<String>>,
+    /// Write to DIR, also where --draft is saved
+    #[arg(long, overrides_with = "draft", help_heading = DRAFT)]
+    pub(crate) no_draft: bool,
     #[command(flatten, next_help_heading = DRAFT)]
     pub(crate) drafts: DraftPlace,
     #[arg(skip)]

@@ -63,6 +63,7 @@ impl SandboxPlan {
             }
         }
         // The saved options, which decide what later runs hide.
+        let mut saved_shown = Vec::new();
         let empty = |it: &Path| {
             let mut empty = EMPTY.iter().map(Path::new).chain(home.as_deref());
             empty.any(|empty| it.starts_with(empty))
@@ -70,16 +71,17 @@ impl SandboxPlan {
                     .iter()
                     .any(|shown: &Shown| it.starts_with(&shown.path))
         };
-        if let Some(saved) = super::saved::directory()
-            && user.change.is_none()
-            && let Ok(path) = std::fs::canonicalize(saved)
-            && !path.starts_with(tree)
-            && !empty(&path)
-        {
-            let path = path.into_os_string();
-            let writable = false;
-            shown.insert(0, Shown { path, writable });
+        let saved = super::saved::places().into_iter();
+        for path in saved.filter(|it| !it.starts_with(tree) && !empty(it)) {
+            if user.change.is_none() {
+                let path = path.into_os_string();
+                saved_shown.push(Shown {
+                    path,
+                    writable: false,
+                });
+            }
         }
+        shown.splice(0..0, saved_shown);
         // The name servers, where resolv.conf(5) is a link to a place in /run.
         if let Ok(path) = std::fs::canonicalize("/etc/resolv.conf")
             && path.starts_with("/run")

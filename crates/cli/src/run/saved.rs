@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Options that say what is done once.
-const NEVER: [&str; 4] = ["help", "show", "save", "no-saved"];
+const NEVER: [&str; 5] = ["help", "show", "save", "no-saved", "no-draft"];
 
 const IN_TREE: &str = "it is in the tree, where the command could change it";
 
@@ -48,6 +48,14 @@ pub(super) fn directory() -> Option<PathBuf> {
     };
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
     Some(config?.join("thrufs"))
+}
+
+/// The directory, and where the file is, if it is a symbolic link.
+pub(super) fn places() -> Vec<PathBuf> {
+    let directory = directory();
+    let file = directory.iter().map(|it| it.join("run.toml"));
+    let all = directory.iter().cloned().chain(file);
+    all.filter_map(|it| it.canonicalize().ok()).collect()
 }
 
 /// What differs once the file was written, replaced or made.

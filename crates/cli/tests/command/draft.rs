@@ -5,6 +5,7 @@ use crate::run_ground::{EVERYONE, RunGround, SECRET, Talk, USER, Who, grounds, o
 use rustix::fs::XattrFlags;
 use rustix::process::{Signal, kill_process};
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -297,6 +298,36 @@ fn what_the_host_changes_shows_in_a_draft() {
     }
 }
 
+/// Overlayfs opens a file of the view several times while it copies it, of which one attempt more may fail at most.
+#[test]
+fn file_that_the_host_writes_in_place_opens_for_writing_at_once() {
+    const FILES: usize = 8;
+    for ground in of_both() {
+        let (drafts, tree) = (ground.drafts().0, &ground.tree);
+        for number in 0..FILES {
+            ground.write(&tree.join(format!("f{number}")), "old\n");
+        }
+        // Every second one for reading and writing.
+        let script = "cat f?; echo up; for number in 0 2 4 6; do
+            read x; echo mine >>f$number; echo written
+            read x; exec 3<>f$((number + 1)); echo written
+        done";
+        let mut command = ground.thrufs_run(&["--draft", &drafts]);
+        let mut talk = Talk::start(command.args(["bash", "-c", script]).current_dir(tree));
+        talk.wait_for("up");
+        for number in 0..FILES {
+            let file = fs::OpenOptions::new()
+                .append(true)
+                .open(tree.join(format!("f{number}")));
+            file.unwrap().write_all(b"host\n").unwrap();
+            talk.say("go");
+            talk.wait_for("written");
+        }
+        let said = stderr(&talk.end());
+        assert!(!said.contains("Stale"), "{said}");
+    }
+}
+
 #[test]
 fn draft_of_a_run_that_was_killed_is_listed_used_and_discarded() {
     for ground in of_both() {
@@ -339,6 +370,7 @@ fn drafts_are_refused_where_they_cannot_be() {
         refused(&["--draft=../x", &drafts], "bad name");
         let inside = format!("--draft-dir={}", ground.tree.join("drafts").display());
         refused(&["--draft", &inside], "is in the tree");
+        assert!(!ground.tree.join("drafts").exists());
         let home = ground.home.join("policy.toml");
         ground.write(
             &home,
@@ -387,6 +419,68 @@ fn drafts_are_refused_where_they_cannot_be() {
     }
 }
 
+/// Rules of a later run hide what the tree has, not what the layer has.
+#[test]
+fn draft_is_not_resumed_under_rules_that_withhold_what_it_has() {
+    for ground in of_both() {
+        let drafts = ground.drafts().0;
+        let run = |options: &[&str], script| {
+            ground.shell(&[&["--draft=t", &drafts], options].concat(), script)
+        };
+        succeeded(&run(&[], "echo new >new; echo own >.env; echo more >>file"));
+        for (options, name) in [(["--hide", "new"], "new"), (["--deny", "file"], "file")] {
+            let why = format!("the draft t has {name}, which the rules of this run hide");
+            fails(&run(&options, "true"), 125, &why);
+        }
+        let again = run(&["--hide", "other"], "cat new .env file");
+        assert_eq!(
+            stdout(&again),
+            "new\nown\ncontentmore\n",
+            "{}",
+            stderr(&again)
+        );
+    }
+}
+
+/// Another draft's rules would be the command's to write.
+#[test]
+fn each_directory_that_had_drafts_is_covered_later() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let (drafts, place) = ground.drafts();
+    succeeded(&ground.shell(&["--draft=t", &drafts], "echo x >x"));
+    let around = ground.path().to_str().unwrap();
+    let script = format!("ls {0}; echo forged >{0}/t/draft.json", place.display());
+    let output = ground.shell(&["--also-write", around], &script);
+    assert_eq!(stdout(&output), "", "{}", stderr(&output));
+    let record = fs::read_to_string(place.join("t/draft.json")).unwrap();
+    assert_ne!(record, "forged\n");
+    succeeded(&thrufs_draft(&ground, &["discard", "--draft=t"]));
+    succeeded(&ground.shell(&["--draft=one", &drafts], "echo x >x"));
+    succeeded(&ground.shell(&["--draft=two", &drafts], "echo x >x"));
+    succeeded(&thrufs_draft(&ground, &["discard", "--all"]));
+    lists(&ground, "");
+}
+
+#[test]
+fn json_has_what_a_draft_changes_and_no_draft_overrides_a_saved_one() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let drafts = ground.drafts().0;
+    let output = ground.shell(&["--draft=t", &drafts, "--json"], "echo x >x; rm file");
+    let draft = "{\"draft\":{\"name\":\"t\",\"created\":1,\"changed\":0,\"removed\":1,\"bytes\":2,\
+        \"refused\":0,\"conflicts\":0}}";
+    let said = stderr(&output);
+    assert!(said.lines().any(|line| line == draft), "{said}");
+    succeeded(&ground.shell(&["--draft=t", &drafts, "--save"], "true"));
+    succeeded(&ground.shell(&["--no-draft"], "echo y >y"));
+    assert!(ground.tree.join("y").exists());
+    succeeded(&ground.shell(&[], "echo z >z"));
+    assert!(!ground.tree.join("z").exists());
+}
+
 /// As a command without `--only` may, which writes to the home directory.
 #[test]
 fn drafts_that_were_moved_are_reported() {
@@ -411,7 +505,7 @@ fn drafts_that_were_moved_are_reported() {
     assert!(!stderr(&ground.shell(&[], "true")).contains("directory of drafts"));
     let said = stderr(&ground.shell(&[], &script));
     assert!(
-        said.contains("the directory of drafts, or one above, was moved"),
+        said.contains("a directory of drafts, or one above, was made, moved"),
         "{said}"
     );
 }

@@ -19,7 +19,6 @@ const CHANGES: &[(&str, &str)] = &[
         "echo more >>file; touch -d 2020-01-02T03:04:05.678 file",
     ),
     ("echo old >file", "chmod 640 file"),
-    ("echo old >file", "touch -d 2021-01-01 file"),
     ("echo old >file", "echo new >new; mv new file"),
     ("echo old >file", "rm file"),
     ("", "echo new >file; chmod 4755 file"),
@@ -72,10 +71,7 @@ const CHANGES: &[(&str, &str)] = &[
         "",
         "echo x >\"$(printf 'new\\nline\\033[31m')\"; echo y >' \"q\\\\ '",
     ),
-    (
-        "echo same >file",
-        "cp file g; mv g file; touch -d 2019-01-01 file",
-    ),
+    ("echo same >file", "cp file g; mv g file"),
     ("echo same >file", "true >>file"),
     ("mkdir d; touch -d 2020-02-02 d", "echo x >d/x; rm d/x"),
     (
@@ -270,7 +266,7 @@ fn applied_draft_equals_the_same_changes_without() {
         // Root sets no such bits on files of its own.
         if trees.ground.who == Who::RootOnTreeOfRoot {
             for top in [&tree, &trees.native] {
-                let file = top.join("c6/file");
+                let file = top.join("c5/file");
                 fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
             }
         }
@@ -454,6 +450,58 @@ fn in_trees(who: Who, check: impl FnOnce(&Trees, &Path)) {
         let trees = Trees::new(ground);
         check(&trees, &trees.ground.tree);
     }
+}
+
+/// What the command opened, and what the host touches, is none of the other's change.
+#[test]
+fn only_content_and_mode_that_both_sides_changed_conflict() {
+    in_trees(Who::User, |trees, tree| {
+        let files =
+            "for name in opened gone touched mode same both timed; do echo old >$name; done";
+        trees.outside(tree, files);
+        let change =
+            "true >>opened; true >>gone; for name in touched mode same; do echo draft >$name; done
+            chmod 755 both; touch -d 2020-01-01 timed";
+        trees.draft(&["--profile", "none"], change);
+        let host = "echo host >opened; rm gone; touch -d 2020-01-01 touched; chmod 600 mode; echo old >o; mv o same
+            chmod 640 both";
+        trees.outside(tree, host);
+        let output = trees.run("diff", &["--name-only"]);
+        assert_eq!(ground::stdout(&output), "both\nmode\nsame\ntouched\n");
+        let said = ground::stderr(&output);
+        assert_eq!(
+            said,
+            "thrufs: both: conflict: it changed in the tree meanwhile\n"
+        );
+        trees.apply(&["mode", "same", "touched"]);
+        ground::fails(&trees.run("apply", &[]), 1, "both: not applied: it changed");
+        let read = |name: &str| fs::read_to_string(tree.join(name)).unwrap();
+        assert_eq!(read("opened"), "host\n");
+        for name in ["touched", "mode", "same"] {
+            assert_eq!(read(name), "draft\n", "{name}");
+        }
+        let mode = |name: &str| fs::metadata(tree.join(name)).unwrap().mode() & 0o7777;
+        assert_eq!([mode("mode"), mode("both")], [0o600, 0o640]);
+        assert!(!tree.join("gone").exists());
+    });
+}
+
+#[test]
+fn directory_with_a_temporary_name_fails_alone() {
+    in_trees(Who::User, |trees, tree| {
+        trees.outside(
+            tree,
+            "mkdir -p d/.thrufs-apply-x; echo 1 >d/.thrufs-apply-x/f",
+        );
+        trees.draft(&[], "rm -r d; echo new >new");
+        fs::write(tree.join("d/.thrufs-apply-x/g"), "").unwrap();
+        ground::fails(
+            &trees.run("apply", &[]),
+            1,
+            "d: not applied: Directory not empty",
+        );
+        assert!(tree.join("new").exists() && !tree.join("d/.thrufs-apply-x/f").exists());
+    });
 }
 
 #[test]

@@ -119,6 +119,7 @@ for _ in range(100):
             "\nthrufs: .env: ",
             ".git/hooks/pre-commit: ",
             "null: not applied: a device",
+            "\nthrufs: what is refused is in ",
             "cannot be read",
         ] {
             assert!(said.contains(refused), "{who:?}: {refused:?} in {said}");

@@ -161,6 +161,21 @@ fn command_cannot_change_saved_options_unnoticed() {
     assert!(!stderr(&tried).contains(said));
     let config = format!("--also-write={}", ground.home.join(".config").display());
     succeeded(&ground.shell(&["--only", &config], "! rm -f ~/.config/thrufs/run.toml"));
+    // Also where a link leads.
+    let (file, target) = (
+        ground.home.join(".config/thrufs/run.toml"),
+        ground.home.join("dotfiles.toml"),
+    );
+    fs::rename(&file, &target).unwrap();
+    std::os::unix::fs::symlink(&target, &file).unwrap();
+    let script = "! echo >>~/dotfiles.toml; ! rm -f ~/dotfiles.toml";
+    let tried = ground.shell(&[], script);
+    assert!(
+        stderr(&tried).contains("Read-only file system"),
+        "{tried:?}"
+    );
+    assert_eq!(fs::read_to_string(&target).unwrap(), "");
+    fs::rename(&target, &file).unwrap();
     let moved = "mv ~/.config ~/old; mkdir -p ~/.config/thrufs; echo >~/.config/thrufs/run.toml";
     assert!(stderr(&ground.shell(&[], moved)).contains(said));
 }

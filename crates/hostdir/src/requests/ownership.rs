@@ -165,9 +165,11 @@ impl Host {
         // open(2) has it, but for a 32-bit program's without O_LARGEFILE. What the kernel opens for an ioctl(2) has not,
         // is checked with that, and is opened only once.
         let is_by_path = args.flags & OFlags::LARGEFILE.bits() != 0;
+        let retries = &self.tree.retries;
+        let is_retried = retries.expects(context);
         if is_by_path && self.follow.is_started() {
             let inode = self.tree.nodes.get(node)?;
-            if !self.tree.retries.expects(context) {
+            if !is_retried {
                 self.require_current(context, &inode)?;
             }
             // Also for root, for whom nothing else is checked.
@@ -175,7 +177,12 @@ impl Host {
                 return Err(Errno::EACCES);
             }
         }
-        self.files.open(context, node, args)
+        let opened = self.files.open(context, node, args)?;
+        match is_retried {
+            true => retries.opened(context, node),
+            false => retries.end(context),
+        }
+        Ok(opened)
     }
 
     /// Fails with ESTALE if the kernel above may have found another file than the one that has the name by now, or
@@ -186,10 +193,17 @@ impl Host {
         if self.restricted_caller(context).is_some() && !self.is_as_reported(inode)? {
             self.follow.catch_up(inode);
             self.tree.attributes_changed(inode);
-        } else if !may_be_another {
+        } else if !may_be_another || self.was_just_opened(context, inode) {
             return Ok(());
         }
         Err(Errno::ESTALE)
+    }
+
+    /// Whether the caller's second attempt has opened this file, which still has the name that was looked up then.
+    fn was_just_opened(&self, context: &Context<'_>, inode: &Arc<Inode>) -> bool {
+        let has_name = |name| self.tree.leads_to(&name, inode).unwrap_or(false);
+        self.tree.retries.has_opened(context, inode.node())
+            && inode.names().latest().is_none_or(has_name)
     }
 
     fn is_as_reported(&self, inode: &Arc<Inode>) -> Result<bool> {

@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 
@@ -29,6 +30,9 @@ const THREADS_MAX: usize = RETRYING_MAX;
 
 /// Most LOOKUPs of a thread's second attempt.
 const LOOKUPS_MAX: u32 = 64;
+
+/// How long a second attempt may take from its first OPEN to the next: a file is copied in between.
+const COPY_MAX: Duration = Duration::from_secs(60);
 
 /// How often a name is looked up if its file is removed each time. Each time, another process made progress.
 pub(crate) const ATTEMPTS_MAX: usize = 64;
@@ -54,6 +58,8 @@ struct Expected {
     lookups_left: u32,
     /// What its latest LOOKUP has found. The inode gives up its own descriptor with its last name.
     found: Option<Found>,
+    /// What it has opened since, and when.
+    opened: Option<(NodeId, Instant)>,
 }
 
 impl Retries {
@@ -110,14 +116,38 @@ impl Retries {
             thread,
             lookups_left: LOOKUPS_MAX,
             found: None,
+            opened: None,
         });
         self.changed(&threads);
     }
 
     /// Whether a request belongs to a second attempt.
     pub(crate) fn expects(&self, context: &Context<'_>) -> bool {
-        let is_caller = |expected: &Expected| expected.thread == context.pid();
+        let is_caller = |it: &Expected| it.thread == context.pid() && it.opened.is_none();
         self.has_threads.load(Ordering::Acquire) && self.threads.lock().iter().any(is_caller)
+    }
+
+    /// Whether this thread's second attempt has opened this node.
+    pub(crate) fn has_opened(&self, context: &Context<'_>, node: NodeId) -> bool {
+        let is_it = |it: &Expected| {
+            let opened = it.opened.filter(|opened| opened.1.elapsed() < COPY_MAX);
+            it.thread == context.pid() && opened.is_some_and(|opened| opened.0 == node)
+        };
+        self.has_threads.load(Ordering::Acquire) && self.threads.lock().iter().any(is_it)
+    }
+
+    /// Records what a thread's second attempt has opened.
+    #[cold]
+    pub(crate) fn opened(&self, context: &Context<'_>, node: NodeId) {
+        let mut threads = self.threads.lock();
+        let expected = threads.iter_mut().find(|it| it.thread == context.pid());
+        let found = expected.and_then(|it| {
+            it.opened = Some((node, Instant::now()));
+            it.found.take()
+        });
+        // Closed outside the lock.
+        drop(threads);
+        drop(found);
     }
 
     /// Whether this LOOKUP belongs to a second attempt.
@@ -132,14 +162,14 @@ impl Retries {
         let Some(at) = threads.iter().position(|other| other.thread == thread) else {
             return false;
         };
-        if let Some(expected) = threads.get_mut(at) {
-            expected.lookups_left -= 1;
-            if expected.lookups_left == 0 {
-                threads.remove(at);
-                self.changed(&threads);
-            }
+        let expected = &mut threads[at];
+        let is_over = expected.opened.is_some();
+        expected.lookups_left -= 1;
+        if is_over || expected.lookups_left == 0 {
+            threads.remove(at);
+            self.changed(&threads);
         }
-        true
+        !is_over
     }
 
     pub(super) fn keep(&self, thread: u32, inode: &Inode, fd: Arc<OwnedFd>) {
@@ -182,7 +212,7 @@ impl Retries {
 
     /// The caller has used what it found: its attempt is over.
     #[inline]
-    fn end(&self, context: &Context<'_>) {
+    pub(crate) fn end(&self, context: &Context<'_>) {
         if self.has_threads.load(Ordering::Acquire) {
             self.forget(context.pid());
         }
