@@ -54,6 +54,14 @@ impl PageBuffer {
         Ok(buffer)
     }
 
+    /// Allocates all pages, writable (`MADV_POPULATE_WRITE`, Linux 5.14).
+    ///
+    /// # Errors
+    /// ENOMEM; EINVAL on an older kernel.
+    pub fn populate(&mut self) -> Result<()> {
+        self.advise(0..self.length, Advice::LinuxPopulateWrite)
+    }
+
     /// Returns the pages that lie wholly within `range` (bytes) to the kernel; they read as zero afterwards.
     /// A range that ends with the buffer includes its last page.
     ///

@@ -30,7 +30,7 @@ fn kill_under_load(options: &str, seconds: u32, pause: Duration) {
         "resume=1000000,allow_other,log_file={},{options}",
         log.display()
     );
-    let _mounted = ground.mount_in_foreground(&["-o", &options]);
+    let mounted = ground.mount_in_foreground(&["-o", &options]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/mount_resume.py");
     let mut programs = Command::new("python3");
     programs
@@ -56,6 +56,7 @@ fn kill_under_load(options: &str, seconds: u32, pause: Duration) {
         stderr(&output)
     );
     assert!(kills > seconds, "{kills} kills");
+    mounted.signal_and_wait(Signal::TERM);
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn programs_do_not_notice_a_thousand_killed_servers() {
 #[test]
 fn files_under_passthrough_keep_their_registration() {
     let Some(ground) = Ground::new() else { return };
-    let _mounted = ground.mount_in_foreground(&["-o", "resume=10"]);
+    let mounted = ground.mount_in_foreground(&["-o", "resume=10"]);
     for number in 0..5 {
         fs::write(ground.mnt.join(format!("closed{number}")), "x").unwrap();
     }
@@ -122,6 +123,7 @@ fn files_under_passthrough_keep_their_registration() {
         stdout(&output).contains("open_files=0 ")
     });
     assert_eq!(fs::read(&path).unwrap(), b"content");
+    mounted.signal_and_wait(Signal::TERM);
 }
 
 #[test]

@@ -35,6 +35,9 @@ const KEPT_BYTES: usize = 4 * PAGE;
 pub(super) struct Buffers {
     channel: Channel,
     request: PageBuffer,
+    /// The memory for requests is never missing: if this process is killed while the kernel waits for a page to copy
+    /// a request to, that fails with EIO, and does not come again.
+    stays: bool,
     reply: PageBuffer,
     pipe: ReplyPipe,
 }
@@ -72,9 +75,15 @@ impl Buffers {
         let data = data_bytes_max as usize;
         let request = REQUEST_START + REQUEST_BYTES_MIN.max(WRITE_HEAD_BYTES + data);
         let reply = REPLY_START + HEADER_BYTES + BODY_BYTES_MIN.max(data);
+        let mut request = PageBuffer::new(request)?;
+        let stays = connection.writer.is_some();
+        if stays {
+            request.populate()?;
+        }
         Ok(Buffers {
             channel,
-            request: PageBuffer::new(request)?,
+            request,
+            stays,
             reply: PageBuffer::new(reply)?,
             pipe: ReplyPipe::default(),
         })
@@ -132,7 +141,8 @@ impl Buffers {
     /// Releases the memory that large requests left behind.
     pub(super) fn release_memory(&mut self) {
         self.pipe.release();
-        for buffer in [&mut self.request, &mut self.reply] {
+        let request = (!self.stays).then_some(&mut self.request);
+        for buffer in request.into_iter().chain([&mut self.reply]) {
             let end = buffer.len();
             // madvise(2) that fails costs memory and nothing else.
             let _ = buffer.release(KEPT_BYTES.min(end)..end);
