@@ -36,13 +36,14 @@ pub(crate) use permission::RulesOfEntries;
 pub use programs::Programs;
 
 use crate::config::Config;
+use crate::ledger::Key;
 use crate::tree::Tree;
 use hidden_names::HiddenNames;
 use name_lock::{NameLock, NameLockGuard};
 use parking_lot::RwLock;
 use programs::ProcPrograms;
 use std::ffi::CStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Context, Result};
 use thrufs_policy::{DataPath, Decision, FilePath, FileType, Policy, Uses};
@@ -133,12 +134,20 @@ impl Judge {
         Ok(())
     }
 
+    /// Goes on with the name lock of a process that died.
+    pub(crate) fn go_on_with_name_lock(&self, root: OwnedFd) {
+        self.name_lock.go_on(root);
+    }
+
     /// Takes the name lock, where rules rely on names. Fails with `EBUSY` after two seconds.
     pub(crate) fn lock_names(&self, context: &Context<'_>) -> Result<Option<NameLockGuard<'_>>> {
         if !self.rely_on_names() {
             return Ok(None);
         }
-        self.name_lock.lock(context).map(Some)
+        let store = |root: BorrowedFd<'_>| {
+            self.tree.keep(Key::NameLock, root);
+        };
+        self.name_lock.lock(context, store).map(Some)
     }
 
     /// Whether the active rules redact or hide, so that a concurrent rename could evade them.

@@ -6,11 +6,15 @@
 //! the servers of it (mounts, share workers). Changes on the host, or through a server of another directory,
 //! do not take it: so a rename checks again afterwards (`requests::rename`).
 //!
+//! A process that is killed may hold it until all of its threads have ended, one of which may wait for an answer of
+//! the next one. So that one goes on with the same open file, by which it has the lock.
+//!
 //! Without `flock(2)` on the file system of the source, servers are not serialized with each other.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FlockOperation, Mode, OFlags};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::{Context, Errno, Result};
 
@@ -22,7 +26,11 @@ const INTERVAL: Duration = Duration::from_millis(1);
 
 /// The root of the source, opened for the lock. `None` without a policy.
 #[derive(Debug, Default)]
-pub(super) struct NameLock(Mutex<Option<OwnedFd>>);
+pub(super) struct NameLock {
+    root: Mutex<Option<OwnedFd>>,
+    /// Another process can go on with it.
+    is_stored: AtomicBool,
+}
 
 /// While it exists, no other server changes names.
 #[derive(Debug)]
@@ -40,18 +48,34 @@ impl NameLock {
     /// Errors: those of opening the root.
     pub(super) fn open(&self, root: impl AsFd) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        *self.0.lock() = Some(rustix::fs::openat(root, c".", flags, Mode::empty())?);
+        *self.root.lock() = Some(rustix::fs::openat(root, c".", flags, Mode::empty())?);
         Ok(())
     }
 
-    pub(super) fn lock(&self, context: &Context<'_>) -> Result<NameLockGuard<'_>> {
-        let locked = match self.0.try_lock() {
+    /// Goes on with the open file of a process that died.
+    pub(super) fn go_on(&self, root: OwnedFd) {
+        *self.root.lock() = Some(root);
+        self.is_stored.store(true, Ordering::Relaxed);
+    }
+
+    /// `store` is called once, before the first.
+    pub(super) fn lock(
+        &self,
+        context: &Context<'_>,
+        store: impl FnOnce(BorrowedFd<'_>),
+    ) -> Result<NameLockGuard<'_>> {
+        let locked = match self.root.try_lock() {
             Some(locked) => locked,
             None => {
                 context.require_blocking()?;
-                self.0.try_lock_for(PATIENCE).ok_or(Errno::EBUSY)?
+                self.root.try_lock_for(PATIENCE).ok_or(Errno::EBUSY)?
             }
         };
+        if let Some(root) = &*locked
+            && !self.is_stored.swap(true, Ordering::Relaxed)
+        {
+            store(root.as_fd());
+        }
         let begun = Instant::now();
         while let Some(root) = &*locked {
             match rustix::fs::flock(root, FlockOperation::NonBlockingLockExclusive) {

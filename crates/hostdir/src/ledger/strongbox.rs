@@ -51,6 +51,8 @@ pub(crate) enum Key {
     File(FileHandle),
     /// The file of an owner of locks, by its index in the ledger.
     Owner(u32),
+    /// The root, opened for the lock on names.
+    NameLock,
 }
 
 const FILE: u64 = 1 << 62;
@@ -63,6 +65,7 @@ impl From<Key> for u64 {
             Key::Node(node) => node.0 & !KIND,
             Key::File(handle) => FILE | (handle.0 & !KIND),
             Key::Owner(index) => OWNER | u64::from(index),
+            Key::NameLock => KIND,
         }
     }
 }
@@ -73,6 +76,7 @@ impl Key {
             0 => Some(Key::Node(NodeId(key))),
             FILE => Some(Key::File(FileHandle(key & !KIND))),
             OWNER => u32::try_from(key & !KIND).ok().map(Key::Owner),
+            KIND => (key == KIND).then_some(Key::NameLock),
             _ => None,
         }
     }
@@ -101,10 +105,11 @@ mod tests {
             Key::File(FileHandle(highest)),
             Key::Owner(1),
             Key::Owner(u32::MAX),
+            Key::NameLock,
         ] {
             assert_eq!(Key::from_u64(key.into()), Some(key));
         }
-        assert_eq!(Key::from_u64(3 << 62), None);
+        assert_eq!(Key::from_u64(KIND | 1), None);
         assert_eq!(Key::from_u64(OWNER | 1 << 40), None);
     }
 }

@@ -30,6 +30,11 @@ impl Host {
         };
         let records = notes.read()?;
         let mut kept = self.tree.strongbox().map(contents).unwrap_or_default();
+        if let Some(root) = kept.remove(&Key::NameLock)
+            && self.tree.is_of(&root, &self.tree.root)
+        {
+            self.judge.go_on_with_name_lock(root);
+        }
         let mut rebuild = Rebuild::new(self, false);
         let highest = self.recover_all(records, notes, &mut kept, &mut rebuild)?;
         for key in kept.into_keys() {
@@ -197,7 +202,7 @@ impl Host {
     fn recover_orphans(&self, kept: &mut Contents) {
         let known = |key: &Key| match key {
             Key::Node(node) => Some((*key, self.tree.nodes.get(*node).ok()?)),
-            Key::File(_) | Key::Owner(_) => None,
+            Key::File(_) | Key::Owner(_) | Key::NameLock => None,
         };
         for (key, inode) in kept.keys().filter_map(known).collect::<Vec<_>>() {
             if let Some(fd) = kept.remove(&key).filter(|fd| self.tree.is_of(fd, &inode)) {
