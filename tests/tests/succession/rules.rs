@@ -290,6 +290,9 @@ fn a_name_is_noted_before_it_is_given() {
     let replaced = root.walk("plain/replaced").unwrap();
     server.keeps_no_open_files();
     open(&root, replaced, libc::O_RDONLY).unwrap();
+    // The lock on names is kept from the first change on.
+    root.rename((plain, b"x"), (plain, b"y"), 0).unwrap();
+    root.rename((plain, b"y"), (plain, b"x"), 0).unwrap();
     // A rename that is about to replace an open file has it kept, while it is in progress.
     let (ledger, (tell, heard)) = (server.ledger(), std::sync::mpsc::channel());
     let beneath = source.join("plain/x");

@@ -199,11 +199,12 @@ impl Host {
         Err(Errno::ESTALE)
     }
 
-    /// Whether the caller's second attempt has opened this file, which still has the name that was looked up then.
+    /// Whether the caller's second attempt has opened this file, which still has the name that was looked up then. Names
+    /// are known under a policy only, where hiding has names looked up again that lead where they led.
     fn was_just_opened(&self, context: &Context<'_>, inode: &Arc<Inode>) -> bool {
         let has_name = |name| self.tree.leads_to(&name, inode).unwrap_or(false);
         self.tree.retries.has_opened(context, inode.node())
-            && inode.names().latest().is_none_or(has_name)
+            && inode.names().latest().is_some_and(has_name)
     }
 
     fn is_as_reported(&self, inode: &Arc<Inode>) -> Result<bool> {

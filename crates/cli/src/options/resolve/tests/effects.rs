@@ -73,7 +73,8 @@ share |  | dax_window_force,dax_window=514M | window_bytes=538968064
 share | dax_window=2M | dax=x | serving.dax=["x"]
 share | dax_window=2M | dax_min_size=5 | serving.dax_bytes_min=5
 share |  | machines=3 | machines_max=3
-share |  | resume=0 | deaths_max=0
+share |  | resume=0 | server.deaths_max=0
+mount |  | resume=3 | server.deaths_max=3
 share |  | translate_uid=map:0:1:2 | serving.uid_map.Translated.to_client=[{"count":2,"first":1,"target":{"From":0}}] serving.uid_map.Translated.to_host=[{"count":2,"first":0,"target":{"From":1}}]
 share |  | translate_gid=map:0:1:2 | serving.gid_map.Translated.to_client=[{"count":2,"first":1,"target":{"From":0}}] serving.gid_map.Translated.to_host=[{"count":2,"first":0,"target":{"From":1}}]
 share |  | allow_mmap | serving.allow_mmap=true
