@@ -41,9 +41,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thrufs_abi::InitFlags;
 use thrufs_sys::signal::install_interrupt_handler;
+
+/// What is left to threads for their end after requests that are answered later have used up the time.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One connection to the kernel.
 #[derive(Debug)]
@@ -127,7 +130,7 @@ impl<F: FileSystem> Session<F> {
         callers: Option<Arc<dyn Callers>>,
     ) -> Result<Session<F>, SessionError> {
         install_interrupt_handler().map_err(|errno| SessionError::Start(errno.into()))?;
-        let dispatcher = Dispatcher::new(fs);
+        let dispatcher = Dispatcher::new(fs).with_late_max(config.late_max);
         let metrics = Arc::clone(dispatcher.metrics());
         let queue = Arc::new(Queue::new(config.notifications_max, Arc::clone(&metrics)));
         let control = Arc::<Control>::default();
@@ -255,8 +258,15 @@ impl<F: FileSystem> Session<F> {
         let end = control.wait_for_end();
         tracing::debug!(?end, "the session ends");
         self.queue.close();
-        connection.dispatcher.interrupts().stop();
-        let deadline = Instant::now() + connection.config.drain_timeout;
+        let interrupts = connection.dispatcher.interrupts();
+        interrupts.stop();
+        let mut deadline = Instant::now() + connection.config.drain_timeout;
+        if end == End::ShutDown {
+            // Otherwise the kernel takes no answers any more.
+            interrupts.drain_late(deadline);
+        }
+        interrupts.end_late();
+        deadline = deadline.max(Instant::now() + LEAVE_TIMEOUT);
         let mut left = control.drain(deadline, || {
             if let Ok(transport) = &started {
                 transport.wake();
@@ -306,7 +316,7 @@ impl<F> Drop for Session<F> {
         if let Some(ring) = self.ring.get()
             && !*self.ran.get_mut()
         {
-            self.connection.dispatcher.interrupts().stop();
+            self.connection.dispatcher.end_waits();
             let deadline = Instant::now() + self.connection.config.drain_timeout;
             control.drain(deadline, || ring.wake());
             ring.end(deadline);

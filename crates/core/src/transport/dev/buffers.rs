@@ -4,9 +4,10 @@ use super::pipe::ReplyPipe;
 use crate::dispatch::FileReply;
 use crate::reply::HEADER_BYTES;
 use crate::transport::Connection;
-use rustix::io::Result;
+use rustix::io::{IoSlice, Result};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use thrufs_abi::layout::{InHeader, WriteIn};
 use thrufs_sys::buffer::PageBuffer;
 use thrufs_sys::fuse_dev::clone_channel;
@@ -32,14 +33,16 @@ const KEPT_BYTES: usize = 4 * PAGE;
 
 #[derive(Debug)]
 pub(super) struct Buffers {
-    channel: Channel,
+    channel: Arc<Channel>,
     request: PageBuffer,
     reply: PageBuffer,
     pipe: ReplyPipe,
 }
 
+/// Where a request was read, and its reply is written. A reply that comes later keeps it open: the kernel aborts
+/// the requests of a channel that is closed.
 #[derive(Debug)]
-enum Channel {
+pub(super) enum Channel {
     /// Cloned from the session's device: its list of requests in progress and its lock are its own.
     Own(OwnedFd),
     /// The session's own, because cloning failed.
@@ -50,6 +53,18 @@ impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Channel::Own(descriptor) | Channel::Shared(descriptor) => descriptor.as_fd(),
+        }
+    }
+}
+
+impl Channel {
+    /// Writes a reply in two parts.
+    pub(super) fn write(&self, head: &[u8], data: &[u8]) -> Result<()> {
+        loop {
+            match rustix::io::writev(self, &[IoSlice::new(head), IoSlice::new(data)]) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return result.map(drop),
+            }
         }
     }
 }
@@ -67,15 +82,19 @@ impl Buffers {
         let request = REQUEST_START + REQUEST_BYTES_MIN.max(WRITE_HEAD_BYTES + data);
         let reply = REPLY_START + HEADER_BYTES + BODY_BYTES_MIN.max(data);
         Ok(Buffers {
-            channel,
+            channel: Arc::new(channel),
             request: PageBuffer::new(request)?,
             reply: PageBuffer::new(reply)?,
             pipe: ReplyPipe::default(),
         })
     }
 
+    pub(super) fn channel(&self) -> Arc<Channel> {
+        Arc::clone(&self.channel)
+    }
+
     pub(super) fn read(&mut self) -> Result<usize> {
-        rustix::io::read(&self.channel, &mut self.request[REQUEST_START..])
+        rustix::io::read(&*self.channel, &mut self.request[REQUEST_START..])
     }
 
     /// The caller's thread id in the request of `length` bytes; zero when it has no caller.
@@ -99,7 +118,7 @@ impl Buffers {
     pub(super) fn write(&self, length: usize) -> Result<()> {
         let reply = &self.reply[REPLY_START..REPLY_START + length];
         loop {
-            match rustix::io::write(&self.channel, reply) {
+            match rustix::io::write(&*self.channel, reply) {
                 Err(rustix::io::Errno::INTR) => {}
                 result => return result.map(drop),
             }

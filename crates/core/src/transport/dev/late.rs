@@ -1,0 +1,48 @@
+//! Replies that come later, written by the thread that gives the answer.
+
+use super::buffers::Channel;
+use crate::file_system::FileSystem;
+use crate::late::LateTarget;
+use crate::transport::Connection;
+use rustix::io::Errno;
+use std::sync::Arc;
+use thrufs_abi::Header;
+
+pub(super) struct LateReply<F> {
+    channel: Arc<Channel>,
+    connection: Arc<Connection<F>>,
+    request: Header,
+}
+
+impl<F> LateReply<F> {
+    pub(super) fn new(
+        channel: Arc<Channel>,
+        connection: &Arc<Connection<F>>,
+        request: &Header,
+    ) -> LateReply<F> {
+        LateReply {
+            channel,
+            connection: Arc::clone(connection),
+            request: *request,
+        }
+    }
+}
+
+impl<F: FileSystem> LateTarget for LateReply<F> {
+    fn send(self: Box<Self>, head: &[u8], data: &[u8]) {
+        let Err(errno) = self.channel.write(head, data) else {
+            return;
+        };
+        let reply = [head, data].concat();
+        let dispatcher = &self.connection.dispatcher;
+        dispatcher.undelivered_later(&self.request, &reply);
+        log_refused(errno);
+    }
+}
+
+pub(super) fn log_refused(errno: Errno) {
+    // The request was aborted, or the connection has ended: both are ordinary.
+    if !matches!(errno, Errno::NOENT | Errno::NODEV) {
+        tracing::warn!(error = %errno, "the kernel did not take a reply");
+    }
+}
