@@ -187,7 +187,7 @@ impl Pending {
     /// The method has answered by itself after all.
     pub(crate) fn cancel(&self) {
         let mut state = self.state.lock();
-        let was = std::mem::replace(&mut *state, State::default());
+        let was = std::mem::take(&mut *state);
         state.stage = Stage::Done;
         drop(state);
         drop(was);

@@ -1,6 +1,6 @@
 //! Real mounts whose requests are answered later, by threads of the test.
 
-use crate::ground::{Mount, NAMES, VALID, is_destroyed, one_reader, plain, set};
+use crate::ground::{Mount, NAMES, VALID, can_mount, is_destroyed, one_reader, plain, set};
 use rustix::mount::UnmountFlags;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -334,4 +334,45 @@ fn beyond_late_max_requests_wait_and_beyond_blocked_max_they_fail() {
         assert_eq!(error(third.join().unwrap()), libc::EDQUOT);
     });
     wait_until("none waits", || mount.metrics().blocked == 0);
+}
+
+#[path = "../../examples/objects.rs"]
+#[allow(dead_code, reason = "an example has a `main`")]
+mod objects;
+
+#[test]
+fn the_example_serves_its_objects() {
+    if !can_mount() {
+        return;
+    }
+    let object = |number: u32| (format!("object-{number:02}"), vec![number as u8; 300_000]);
+    let fs = objects::ObjectFs::new((0..20).map(object).collect());
+    let directory = tempfile::tempdir().unwrap();
+    let options = thrufs::MountOptions::new("objects");
+    let session = thrufs::mount(fs, directory.path(), &options, plain()).unwrap();
+    let names: Vec<_> = std::fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert_eq!(names.len(), 20);
+    std::thread::scope(|scope| {
+        let reads = names
+            .iter()
+            .map(|name| scope.spawn(move || std::fs::read(name).unwrap()));
+        let reads: Vec<_> = reads.collect();
+        for (number, read) in (0..).zip(reads) {
+            assert!(read.join().unwrap() == object(number).1, "{number}");
+        }
+    });
+    assert_eq!(
+        error(std::fs::metadata(directory.path().join("none"))),
+        libc::ENOENT
+    );
+    let snapshot = session.handle().metrics();
+    assert_eq!(
+        (snapshot.late_dropped, snapshot.blocked),
+        (0, 0),
+        "{snapshot}"
+    );
+    session.unmount().unwrap();
 }
