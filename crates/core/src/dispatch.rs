@@ -201,8 +201,8 @@ impl<F> Dispatcher<F> {
         &self.interrupts
     }
 
-    /// Ends all waits for another process (locks), and those to come, with ENOTCONN. Called at the end of a
-    /// connection.
+    /// Ends all waits for another process (locks), and those to come, and answers all requests that are to be
+    /// answered later, with ENOTCONN. Called at the end of a connection.
     pub fn end_waits(&self) {
         self.interrupts.stop();
         self.interrupts.end_late();

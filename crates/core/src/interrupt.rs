@@ -2,7 +2,8 @@
 //!
 //! The kernel sends INTERRUPT with the number of the request. Only requests that wait for another process
 //! can be interrupted: they register here while they wait
-//! ([`Context::interruptible`](crate::Context::interruptible)); no other request uses this module.
+//! ([`Context::interruptible`](crate::Context::interruptible)). So do requests that are answered later, for
+//! which no thread waits ([`Outstanding`]); no other request uses this module.
 //!
 //! Two races:
 //!

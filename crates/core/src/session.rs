@@ -11,7 +11,8 @@
 //! two must be on different threads or in different processes. [`crate::mount()`] does all of it.
 //!
 //! The end has a fixed order: no more requests are read; waits for locks are interrupted; requests in
-//! progress get [`SessionConfig::drain_timeout`] to end and are answered; [`FileSystem::destroy`] is
+//! progress get [`SessionConfig::drain_timeout`] to end and are answered, and so do those that are to be
+//! [answered later](crate::Context::answer_later), if the session was shut down; [`FileSystem::destroy`] is
 //! called; the device is closed. A session that ends while it is mounted leaves a mount that answers
 //! `ENOTCONN`: unmount first.
 
