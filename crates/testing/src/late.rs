@@ -1,5 +1,6 @@
 //! Answers of [`MemoryFs`](crate::memory::MemoryFs) that come later, when a test gives them.
 
+use std::sync::mpsc::channel;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use thrufs::{Context, Errno, InterruptToken, Late, LateAnswer, Result, Unique};
@@ -69,14 +70,13 @@ impl LateCalls {
                 given.join().unwrap();
             }
             When::Interrupted => {
-                // In a cell, because the callback has to own what it is registered with.
-                let cell = std::sync::Arc::new(Mutex::new(None));
-                let taken = std::sync::Arc::clone(&cell);
-                late.on_interrupt(move || {
-                    let late: Option<Late<T>> = taken.lock().unwrap().take();
-                    late.unwrap().give(Err(Errno::EINTR));
+                let (tell, told) = channel();
+                late.on_interrupt(move || tell.send(()).unwrap_or_default());
+                std::thread::spawn(move || {
+                    // Fails when the session has ended, which has answered it.
+                    let _ = told.recv();
+                    late.give(Err(Errno::EINTR));
                 });
-                *cell.lock().unwrap() = Some(late);
                 self.push(context.unique(), InterruptToken::default(), Box::new(drop));
             }
             When::Later => {
