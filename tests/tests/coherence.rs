@@ -5,19 +5,10 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::thread;
-use std::time::Duration;
-
 use rustix::io::Errno;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::steps::Steps;
-use thrufs_testing::while_repeating;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
+use thrufs_tests::mounted::on_each_path;
+use thrufs_tests::prelude::*;
 
 /// The default timeout of a second, and a little for the clock ticks of the kernel.
 const TIMEOUT: Duration = Duration::from_millis(1100);

@@ -1,20 +1,15 @@
 //! Redaction against a client without a kernel: any request at any time, with any node and handle that it
 //! has ever had. `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` its length.
 
-use std::fs;
-use std::path::Path;
-use std::sync::Arc;
-
-use thrufs::{Errno, NodeId};
+use crate::holds::{BY_NAME, printed};
+use crate::samples;
+use crate::served::{REDACT, put};
 use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_policy::{Accounts, Policy};
-use thrufs_testing::{Caller, Client, InProcess, Random};
-
-use crate::holds::{BY_NAME, printed};
-use crate::samples;
-use crate::served::{REDACT, put};
+use thrufs_testing::{Caller, Client, InProcess};
+use thrufs_tests::prelude::*;
 
 type Session = Client<InProcess<HostDir>>;
 

@@ -1,14 +1,11 @@
 //! Files with ACLs beneath, where the kernel above knows none.
 
 use super::{ROOT, Served, config, id_range, is_root, mode, one_owner, serve, set_mode};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
+use thrufs_abi::SetxattrFlags;
 use thrufs_abi::layout::SetxattrIn;
-use thrufs_abi::{NodeId, Opcode, SetxattrFlags};
 use thrufs_hostdir::{Config, IdMap};
 use thrufs_tests::acl::{List, NAME};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 const USER: u32 = 1001;
 const TEAM: u32 = 2000;
@@ -70,7 +67,7 @@ fn a_mode_grants_no_more_than_the_acl() {
         all.set_with(path, &more);
         assert_eq!(shown_mode(&served, *node), 0o700);
     }
-    std::os::unix::fs::symlink("file", served.path("link")).unwrap();
+    symlink("file", served.path("link")).unwrap();
     let link = served.root().lookup(ROOT, b"link").unwrap();
     assert_eq!(link.attr.mode & 0o7777, 0o777);
     let unchecked = Config {

@@ -2,13 +2,12 @@
 
 use super::mount_locks::ten_bytes;
 use super::{Served, is_root, lock, serve, shared_locks};
-use std::fs::File;
-use thrufs::{Errno, Outcome, Result};
+use thrufs::{Outcome, Result};
 use thrufs_abi::layout::LkIn;
-use thrufs_abi::{LkFlags, LockOwner, NodeId, Opcode};
+use thrufs_abi::{LkFlags, LockOwner};
 use thrufs_hostdir::Config;
 use thrufs_sys::lock::{LockKind, ofd_set};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 /// Ranges from here on are locked beneath as they are, also where a file could be mapped.
 const AS_THEY_ARE: u64 = 1 << 30;

@@ -1,15 +1,12 @@
 //! Set-id bits, by caller and kind of change.
 
 use super::{Root, Served, config, id_range, is_root, mode, one_owner, serve, set, set_mode};
-use rustix::fs::XattrFlags;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use thrufs::{Errno, Result};
+use thrufs::Result;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
-use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
+use thrufs_abi::{OpenInFlags, SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, IdMap};
 use thrufs_tests::fence::seccomp::take_away;
-use thrufs_tests::{acl, skip_if};
+use thrufs_tests::prelude::*;
 
 const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
@@ -153,7 +150,7 @@ fn privileges_fall_before_the_content_changes() {
         let node = with_mode(&served, before);
         let stranger = served.user(STRANGER, STRANGER);
         let fh = stranger.open(node, libc::O_RDWR).unwrap().fh;
-        let written = std::thread::scope(|scope| {
+        let written = thread::scope(|scope| {
             let write = || {
                 take_away(&[libc::SYS_pwrite64, libc::SYS_pwritev2]).unwrap();
                 stranger.write(node, fh, 0, b"x", WriteFlags::KILL_SUIDGID.bits())

@@ -1,19 +1,12 @@
 //! A stranger's request gets the same answer through the mount as beneath, and leaves the same.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
-use std::path::Path;
-use thrufs_tests::skip_if;
-
-use rustix::fs::{FallocateFlags, XattrFlags};
+use rustix::fs::FallocateFlags;
 use rustix::io::Result;
+use std::fs::Permissions;
+use std::os::unix::fs::OpenOptionsExt;
 use thrufs_testing::steps::Steps;
-use thrufs_testing::user::BOB;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::prelude::*;
 use thrufs_tests::relayed::{Queues, Relayed};
-use thrufs_tests::transport::over_each;
 
 /// Names of each row of `docs/security/requests.md`.
 const NAMES: &[&str] = &[
@@ -81,9 +74,7 @@ fn value_of(name: &str) -> Vec<u8> {
     match name {
         // `VFS_CAP_REVISION_2` with CAP_CHOWN.
         "security.capability" => [0x0200_0000u32, 1, 0, 0, 0].map(u32::to_le_bytes).concat(),
-        "system.posix_acl_access" | "system.posix_acl_default" => {
-            thrufs_tests::acl::List::ALL.value_with(&[])
-        }
+        "system.posix_acl_access" | "system.posix_acl_default" => acl::List::ALL.value_with(&[]),
         _ => b"value".to_vec(),
     }
 }
