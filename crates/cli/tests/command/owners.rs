@@ -2,11 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::ground::{self, Ground, run, succeeded};
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use crate::ground::prelude::*;
 
 const MAPPED: &str = "allow_other,uidmap=0:100000:65536,gidmap=0:100000:65536";
 
@@ -52,7 +48,7 @@ fn no_id_map_lets_another_user_create_a_set_id_program_of_root() {
     ] {
         fs::set_permissions(&ground.src, fs::Permissions::from_mode(0o777)).unwrap();
         // A mapped owner: in a directory of an unmapped one, no user can create files.
-        std::os::unix::fs::chown(&ground.src, Some(100_000), Some(100_000)).unwrap();
+        chown(&ground.src, Some(100_000), Some(100_000)).unwrap();
         fs::copy("/bin/true", ground.src.join("program")).unwrap();
         succeeded(&ground.mount(&["-o", options]));
         let script = "cp /bin/true made; chmod 4755 made; chmod 2755 made; chmod 4755 program; \

@@ -1,11 +1,7 @@
 //! `thrufs run`: options that are saved for a tree.
 
-use crate::ground::{fails, run, stderr, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, Who, of_both};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::Output;
 
 /// Its `run.toml`, with this content.
 fn saved(ground: &RunGround, content: &str) -> PathBuf {
@@ -135,7 +131,7 @@ fn saved_options_that_are_wrong_or_of_others_are_refused() {
     command.env("XDG_CONFIG_HOME", &ground.tree).arg("true");
     fails(&run(&mut command), 125, "it is in the tree");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    std::os::unix::fs::chown(&file, Some(1), None).unwrap();
+    chown(&file, Some(1), None).unwrap();
     fails(&ground.shell(&[], "true"), 125, "must belong to the user");
 }
 

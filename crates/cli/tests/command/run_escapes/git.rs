@@ -1,13 +1,9 @@
 //! What git executes on the host later, in repositories of many layouts.
 
-use crate::ground::{run, stderr, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{ON_TREE_OF_USER, PYTHON, RunGround, Who, grounds};
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::Command;
 
 /// Layouts, made by a script in a new repository; and attempts, one on each line, each of which works outside.
 const INSIDE: &[(&str, &str, &str)] = &[
