@@ -257,7 +257,7 @@ pub fn die_with_parent() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{in_a_thread, root, thread_status};
+    use crate::test_ground::{in_a_thread, root};
 
     const CALLER: u32 = 54321;
 
@@ -278,32 +278,6 @@ mod tests {
             assert_eq!(set_fsgid(CALLER), Ok(()));
             assert_eq!((current_fsuid(), current_fsgid()), (0, 0));
         });
-    }
-
-    #[test]
-    fn dropped_capabilities_stay_dropped() {
-        let Some(()) = root() else { return };
-        let before = thread_effective().unwrap();
-        in_a_thread(|| {
-            let unwanted = Capabilities::SYS_BOOT | Capabilities::SETPCAP;
-            drop_from_all_sets(unwanted).unwrap();
-            for set in ["CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb"] {
-                let bits = u64::from_str_radix(&thread_status(set), 16).unwrap();
-                assert_eq!(bits & unwanted.bits(), 0, "{set}");
-            }
-            assert_eq!(thread_effective(), Ok(before - unwanted));
-            let again = set_effective(thread_sets().unwrap(), before);
-            assert_eq!(again, Err(Errno::PERM));
-            // Without SETPCAP the bounding set cannot change any more, the others can.
-            assert_eq!(drop_from_all_sets(Capabilities::MKNOD), Err(Errno::PERM));
-            let left = thread_effective();
-            assert_eq!(left, Ok(before - unwanted - Capabilities::MKNOD));
-        });
-        in_a_thread(|| {
-            drop_from_all_sets(Capabilities::all()).unwrap();
-            assert_eq!(thread_effective(), Ok(Capabilities::empty()));
-        });
-        assert_eq!(thread_effective(), Ok(before));
     }
 
     #[test]

@@ -284,52 +284,6 @@ mod tests {
     }
 
     #[test]
-    fn writes_by_an_ignored_mount_are_not_reported() {
-        if !crate::cred::thread_sets()
-            .unwrap()
-            .effective
-            .contains(rustix::thread::CapabilitySet::SYS_ADMIN)
-        {
-            return eprintln!("SKIPPED: needs CAP_SYS_ADMIN");
-        }
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("file");
-        std::fs::write(&path, "data").unwrap();
-        let group = Group::new().unwrap();
-        let (directory, file) = (path_fd(place.path()), path_fd(&path));
-        let clone = rustix::mount::open_tree(
-            &directory,
-            "",
-            rustix::mount::OpenTreeFlags::OPEN_TREE_CLONE
-                | rustix::mount::OpenTreeFlags::OPEN_TREE_CLOEXEC
-                | rustix::mount::OpenTreeFlags::from_bits_retain(crate::mount::AT_EMPTY_PATH),
-        )
-        .unwrap();
-        let all = NAMES | DATA | ATTRIBUTES | OF_ENTRIES;
-        group.mark(directory.as_fd(), all).unwrap();
-        group.mark(file.as_fd(), DATA | ATTRIBUTES).unwrap();
-        group.ignore_data_by_mount(clone.as_fd()).unwrap();
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let by_clone = rustix::fs::openat(&clone, "file", flags, Mode::empty()).unwrap();
-        rustix::io::write(&by_clone, b"more").unwrap();
-        drop(by_clone);
-        let mut buffer = vec![0; BUFFER_BYTES];
-        assert_eq!(
-            group.read(&mut buffer).unwrap_err(),
-            rustix::io::Errno::AGAIN
-        );
-        let flags = rustix::fs::AtFlags::empty();
-        rustix::fs::chmodat(&clone, "file", Mode::RUSR, flags).unwrap();
-        let events: Vec<_> = group.read(&mut buffer).unwrap().collect();
-        assert!(events.iter().all(|event| event.mask == ATTRIBUTES));
-        std::fs::write(&path, "other data").unwrap();
-        assert!(group.read(&mut buffer).unwrap().count() > 0);
-        group.report_data_by_mount(clone.as_fd()).unwrap();
-        drop(rustix::fs::openat(&clone, "file", OFlags::WRONLY, Mode::empty()).unwrap());
-        assert!(group.read(&mut buffer).unwrap().count() > 0);
-    }
-
-    #[test]
     fn cut_off_events_are_left_out() {
         let place = tempfile::tempdir().unwrap();
         let group = Group::new().unwrap();

@@ -103,17 +103,6 @@ fn a_mode_leaves_the_classes_that_it_does_not_change() {
     }
 }
 
-#[test]
-fn a_file_without_an_acl_has_its_mode() {
-    let served = serve(checked(false));
-    let node = served.file("file", b"content");
-    let _ = chown(served.path("file"), Some(USER), Some(1002));
-    for mode in [0o764, 0o604, 0o640, 0o600] {
-        fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();
-        assert_eq!(shown_mode(&served, node), mode);
-    }
-}
-
 /// A caller outside the group gives it no program: one step takes the bit and sets the ACL, so the file is
 /// never executable by the group with the bit.
 #[test]

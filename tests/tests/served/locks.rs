@@ -122,21 +122,6 @@ fn without_notifications_attributes_of_locked_files_are_not_kept() {
     }
 }
 
-/// POSIX: also the close of a read-only descriptor that took no lock.
-#[test]
-fn a_close_of_any_descriptor_drops_what_its_owner_holds() {
-    let served = serve(shared_locks());
-    let (root, node) = (served.root(), served.file("file", b""));
-    let [locked, other] =
-        [libc::O_RDWR, libc::O_RDONLY].map(|flags| root.open(node, flags).unwrap().fh);
-    let take = |owner| root.setlk(node, &lock(locked, owner, libc::F_WRLCK), false);
-    take(1).unwrap();
-    root.flush(node, other, LockOwner(2)).unwrap();
-    assert_eq!(take(2), Err(Errno::EAGAIN), "it is no lock of the second");
-    root.flush(node, other, LockOwner(1)).unwrap();
-    assert_eq!(take(2), Ok(()));
-}
-
 /// The descriptor that an open file without passthrough has is locked.
 #[test]
 fn a_flock_of_an_open_file_costs_no_further_descriptor() {
