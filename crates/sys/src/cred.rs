@@ -257,7 +257,7 @@ pub fn die_with_parent() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{in_a_thread, root};
+    use crate::test_ground::{in_a_thread, root, thread_status};
 
     const CALLER: u32 = 54321;
 
@@ -286,5 +286,28 @@ mod tests {
         assert_eq!(set_fsuid(u32::MAX), Err(Errno::INVAL));
         assert_eq!(set_fsgid(u32::MAX), Err(Errno::INVAL));
         assert_eq!((current_fsuid(), current_fsgid()), before);
+    }
+
+    #[test]
+    fn groups_belong_to_the_thread() {
+        let Some(()) = root() else { return };
+        let before = thread_status("Groups");
+        in_a_thread(|| {
+            set_groups(&[7, 70_000]).unwrap();
+            assert_eq!(thread_status("Groups"), "7 70000");
+            set_groups(&[]).unwrap();
+            assert_eq!(thread_status("Groups"), "");
+        });
+        assert_eq!(thread_status("Groups"), before);
+    }
+
+    #[test]
+    fn process_dies_with_its_parent() {
+        in_a_thread(|| {
+            die_with_parent().unwrap();
+            let set = rustix::process::parent_process_death_signal();
+            assert_eq!(set, Ok(Some(Signal::KILL)));
+            rustix::process::set_parent_process_death_signal(None).unwrap();
+        });
     }
 }

@@ -23,3 +23,23 @@ pub fn take(number: RawFd) -> Result<OwnedFd> {
     fcntl_setfd(inherited, FdFlags::CLOEXEC)?;
     Ok(own)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::fstat;
+    use rustix::io::fcntl_getfd;
+    use std::os::fd::AsRawFd as _;
+
+    #[test]
+    fn an_inherited_descriptor_is_the_same_file_and_is_closed_on_exec() {
+        let file = std::fs::File::open("/proc").unwrap();
+        fcntl_setfd(&file, FdFlags::empty()).unwrap();
+        let own = take(file.as_raw_fd()).unwrap();
+        assert_eq!(fstat(&own).unwrap().st_dev, fstat(&file).unwrap().st_dev);
+        assert_ne!(own.as_raw_fd(), file.as_raw_fd());
+        for descriptor in [&own, &OwnedFd::from(file)] {
+            assert_eq!(fcntl_getfd(descriptor), Ok(FdFlags::CLOEXEC));
+        }
+    }
+}

@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
     use crate::test_ground::{directory as place, open, root};
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsFd, AsRawFd};
 
     #[test]
     fn links_are_formatted() {
@@ -197,5 +197,29 @@ mod tests {
         let file = open(place.path().join("file"), OFlags::PATH);
         let again = at(&file.as_raw_fd().to_string(), OFlags::RDONLY).unwrap();
         assert_eq!(rustix::io::read(again, &mut [0; 16]), Ok(7));
+    }
+
+    #[test]
+    fn reopening_with_other_flags() {
+        let place = place();
+        let path = place.path().join("file");
+        std::fs::write(&path, b"content").unwrap();
+        let file = open(&path, OFlags::PATH);
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW;
+        let again = reopen(file.as_fd(), flags).unwrap();
+        assert_eq!(rustix::io::write(&again, b"!"), Ok(1));
+        assert_eq!(std::fs::read(&path).unwrap(), b"content!");
+        let flags = rustix::io::fcntl_getfd(&again).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        std::fs::remove_file(&path).unwrap();
+        // An unlinked file is still the same one.
+        let again = reopen(file.as_fd(), OFlags::RDONLY).unwrap();
+        assert_eq!(rustix::io::read(again, &mut [0; 16]), Ok(8));
+
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+        let link = open(&link, OFlags::PATH);
+        let refused = reopen(link.as_fd(), OFlags::RDONLY).unwrap_err();
+        assert_eq!(refused, Errno::LOOP);
     }
 }

@@ -65,6 +65,16 @@ pub(crate) fn in_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// The value of `field` in the calling thread's `/proc/thread-self/status`.
+pub(crate) fn thread_status(field: &str) -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(&format!("{field}:")))
+        .unwrap();
+    line[field.len() + 1..].trim().to_owned()
+}
+
 /// Runs a test of this program in a process of its own, where `variable` is set.
 pub(crate) fn run_alone(test: &str, variable: &str) {
     let _alone = FORKING.write().unwrap();

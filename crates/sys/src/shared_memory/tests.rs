@@ -153,3 +153,16 @@ fn an_offset_within_a_page() {
     mapping.copy_out(0, &mut copy).unwrap();
     assert_eq!((mapping.len(), &copy), (4096, b"here"));
 }
+
+#[test]
+fn bits_are_added_to_those_that_are_set() {
+    let (file, mapping) = mapping();
+    mapping.set_bits(5, 0b0001).unwrap();
+    mapping.set_bits(5, 0b0110).unwrap();
+    mapping.set_bits(BYTES - 1, 0x80).unwrap();
+    assert_eq!(mapping.set_bits(BYTES, 1), Err(Outside));
+    let mut bytes = [0; BYTES];
+    rustix::io::pread(&file, &mut bytes, 0).unwrap();
+    assert_eq!((bytes[4], bytes[5], bytes[6]), (0, 0b0111, 0));
+    assert_eq!(bytes[BYTES - 1], 0x80);
+}
