@@ -141,3 +141,14 @@ fn an_acl_set_from_outside_the_group_drops_the_set_group_id_bit() {
         }
     }
 }
+
+#[test]
+fn a_file_without_an_acl_has_its_mode() {
+    let served = serve(checked(false));
+    let node = served.file("file", b"content");
+    let _ = chown(served.path("file"), Some(USER), Some(1002));
+    for mode in [0o764, 0o604, 0o640, 0o600] {
+        fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();
+        assert_eq!(shown_mode(&served, node), mode);
+    }
+}

@@ -128,3 +128,14 @@ fn parts_of_the_window_are_touched_by_system_calls_alone() {
     assert!(Region::map_window(0x4000, 0x7000_4000, 0x1000, &mapped, 0).is_ok());
     assert!(Region::map(0x4000, 0x7000_4000, 0x1000, &mapped, 0).is_err());
 }
+
+#[test]
+fn a_region_is_removed_by_its_exact_addresses() {
+    let regions = Regions::new(vec![region(0x1000, 0x1000), region(0x2000, 0x1000)]).unwrap();
+    assert!(regions.without(0x1000, 0x7000_1000, 0x800).is_err());
+    let fewer = regions.without(0x1000, 0x7000_1000, 0x1000).unwrap();
+    assert_eq!(fewer.regions.len(), 1);
+    assert!(fewer.locate(0x1000, 1).is_err());
+    // The old table is not changed.
+    assert!(regions.locate(0x1000, 1).is_ok());
+}
