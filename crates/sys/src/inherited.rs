@@ -42,4 +42,10 @@ mod tests {
             assert_eq!(fcntl_getfd(descriptor), Ok(FdFlags::CLOEXEC));
         }
     }
+
+    #[test]
+    fn a_closed_number_is_ebadf() {
+        assert_eq!(take(-1).unwrap_err(), Errno::BADF);
+        assert_eq!(take(i32::MAX).unwrap_err(), Errno::BADF);
+    }
 }
