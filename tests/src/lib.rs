@@ -21,6 +21,7 @@ pub mod measure;
 pub mod mount_point;
 pub mod mounted;
 pub mod policy_race;
+pub mod prelude;
 pub mod programs;
 pub mod property;
 pub mod race;

@@ -8,11 +8,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::Arc;
 use thrufs_abi::layout::{GetattrIn, ReadIn, WriteIn};
-use thrufs_abi::{NodeId, Opcode, Reply, RequestBuilder, Unique};
+use thrufs_abi::{Reply, RequestBuilder, Unique};
 use thrufs_hostdir::{Config, HostDir, Ledger, Resources};
 use thrufs_testing::Client;
+use thrufs_tests::prelude::*;
 
 struct Counting;
 
@@ -66,7 +66,7 @@ fn the_hot_requests_allocate_nothing() {
 
 fn hot_requests(resources: Resources) {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("file"), vec![7; 8192]).unwrap();
+    fs::write(directory.path().join("file"), vec![7; 8192]).unwrap();
     let host = HostDir::open(directory.path(), Config::default(), resources).unwrap();
     let client = Client::connect(Arc::new(host)).unwrap();
     let root = client.root();

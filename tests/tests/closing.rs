@@ -4,25 +4,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_tests::guard::Detach;
-
-use rustix::fs::{FlockOperation, flock};
-use rustix::mount::UnmountFlags;
+use rustix::fs::flock;
 use thrufs_sys::closing::close;
-use thrufs_testing::process::Process;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::is_mounted;
-use thrufs_tests::mounted::{Mounted, on_each};
-use thrufs_tests::programs;
-use thrufs_tests::server::Server;
-use thrufs_tests::transport::over_each;
-use thrufs_tests::wait_until;
+use thrufs_tests::prelude::*;
 
 const WAYS: [&str; 4] = [
     "",

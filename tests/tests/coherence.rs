@@ -5,19 +5,10 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::thread;
-use std::time::Duration;
-
 use rustix::io::Errno;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::steps::Steps;
-use thrufs_testing::while_repeating;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
+use thrufs_tests::mounted::on_each_path;
+use thrufs_tests::prelude::*;
 
 /// The default timeout of a second, and a little for the clock ticks of the kernel.
 const TIMEOUT: Duration = Duration::from_millis(1100);
@@ -31,165 +22,30 @@ const OLD: &str = "file file; fill file 0 10000 111";
 const IS_OLD: &str = "cat file 0 2 = oo; cat file 5000 2 = oo; cat file 9990 20 = oooooooooo";
 const IS_NEW: &str = "cat file 0 2 = nn; cat file 5000 2 = nn; cat file 9990 20 = nnnnnnnnnn";
 
-/// A change made beneath, as calls of [`Steps`], with what they answer behind `=`: what makes the old state beneath,
-/// what caches it through the mount, the change beneath, and what is seen then through the mount. What is opened on a
-/// side stays open there.
-type Change = (&'static str, [&'static str; 4]);
+/// Changes made beneath, in blocks of lines: what changes; then calls of [`Steps`], with what they answer behind `=`: what
+/// makes the old state beneath, what caches it through the mount, the change beneath, and what is seen then through the
+/// mount. What is opened on a side stays open there.
+const CHANGES: &str = include_str!("coherence.txt");
 
-const CHANGES: [Change; 18] = [
-    (
-        "content of the same size",
-        [OLD, IS_OLD, "fill file 0 10000 110", IS_NEW],
-    ),
-    (
-        "append",
-        [
-            OLD,
-            IS_OLD,
-            "fill file end 4 109",
-            "state file = mode 100644 links 1 owner 0:0 size 10004; cat file 9998 20 = oommmm",
-        ],
-    ),
-    (
-        "shrink",
-        [
-            OLD,
-            IS_OLD,
-            "truncate file 10",
-            "state file = mode 100644 links 1 owner 0:0 size 10; cat file = oooooooooo",
-        ],
-    ),
-    (
-        "rename",
-        [
-            "file old x",
-            "cat old = x; stat new = ENOENT",
-            "rename old new",
-            "stat old = ENOENT; cat new = x",
-        ],
-    ),
-    (
-        "delete",
-        [
-            "file file x",
-            "cat file = x",
-            "unlink file",
-            "stat file = ENOENT",
-        ],
-    ),
-    (
-        "create after the name was seen missing",
-        ["", "stat file = ENOENT", "file file x", "cat file = x"],
-    ),
-    (
-        "chmod",
-        [
-            "file file x",
-            "state file = mode 100644 links 1 owner 0:0 size 1",
-            "chmod file 600",
-            "state file = mode 100600 links 1 owner 0:0 size 1",
-        ],
-    ),
-    (
-        "link, whose count is an attribute of the other name too",
-        [
-            "file one x",
-            "state one = mode 100644 links 1 owner 0:0 size 1",
-            "link one two",
-            "state one = mode 100644 links 2 owner 0:0 size 1; cat two = x",
-        ],
-    ),
-    (
-        "replaced file",
-        [
-            OLD,
-            IS_OLD,
-            "file next; fill next 0 10000 110; rename next file",
-            IS_NEW,
-        ],
-    ),
-    (
-        "file replaced by a directory",
-        [
-            "file name x",
-            "cat name = x",
-            "unlink name; dir name; file name/inside y",
-            "cat name/inside = y",
-        ],
-    ),
-    (
-        "listing",
-        [
-            "file stays x; file goes x",
-            "list . = goes file stays file",
-            "unlink goes; file comes x",
-            "list . = comes file stays file",
-        ],
-    ),
-    (
-        "extended attribute",
-        [
-            "file file x; setxattr file user.state old",
-            "getxattr file user.state = old",
-            "setxattr file user.state newer",
-            "getxattr file user.state = newer",
-        ],
-    ),
-    (
-        "content, for a reader that is half way",
-        [
-            OLD,
-            "open @r file r; read @r 4 = oooo",
-            "fill file 0 20000 110",
-            "read @r 4 = nnnn; pread @r 9998 4 = nnnn",
-        ],
-    ),
-    (
-        "content, by a name in a directory that nobody looks at",
-        [
-            "dir unseen; file file old; link file unseen/other",
-            "open @r file r; pread @r 0 9 = old; cat file = old",
-            "open @w unseen/other rw; pwrite @w 0 newer",
-            "pread @r 0 9 = newer; cat file = newer",
-        ],
-    ),
-    (
-        "content, while the writer has the file open",
-        [
-            "file file old; open @w file rw",
-            "open @r file r; pread @r 0 9 = old",
-            "pwrite @w 0 newer",
-            "pread @r 0 9 = newer; cat file = newer",
-        ],
-    ),
-    (
-        "a hole, and content copied from another file",
-        [
-            "file other copied; fill other 6 9000 110; file file; fill file 0 9000 111",
-            "open @r file r; pread @r 0 4 = oooo; cat file 5000 2 = oo",
-            "open @w file rw; open @o other r; allocate @w 4096 4096 keep,punch; copy @o 0 @w 0 8",
-            "pread @r 0 9 = copiednno; cat file 5000 2 = \0\0; cat file 8500 2 = oo",
-        ],
-    ),
-    (
-        "shrunk and grown again",
-        [
-            OLD,
-            "open @r file r; pread @r 5000 2 = oo",
-            "truncate file 100; truncate file 9000",
-            "pread @r 5000 2 = \0\0; cat file 98 3 = oo\0",
-        ],
-    ),
-    (
-        "a directory moved with an open file in it, which is written then",
-        [
-            "dir a; dir a/b; file a/b/file old",
-            "open @r a/b/file r; pread @r 0 9 = old",
-            "rename a/b moved; file moved/file newer; dir a/b; file a/b/file another",
-            "pread @r 0 9 = newer; cat moved/file = newer; cat a/b/file = another",
-        ],
-    ),
-];
+/// The name and the calls of each change.
+fn changes() -> Vec<(&'static str, [String; 4])> {
+    let block = |block: &'static str| {
+        let (name, calls) = block.split_once('\n').unwrap();
+        let calls: Vec<String> = calls.lines().map(written_out).collect();
+        (name, calls.try_into().unwrap())
+    };
+    CHANGES.trim_end().split("\n\n").map(block).collect()
+}
+
+fn written_out(calls: &str) -> String {
+    match calls {
+        "-" => String::new(),
+        "OLD" => OLD.to_owned(),
+        "IS_OLD" => IS_OLD.to_owned(),
+        "IS_NEW" => IS_NEW.to_owned(),
+        calls => calls.replace("\\0", "\0"),
+    }
+}
 
 /// Makes calls.
 fn play(calls: &mut Steps, steps: &str) {
@@ -207,16 +63,17 @@ fn play(calls: &mut Steps, steps: &str) {
 
 /// All changes, each in a directory of its own, with one wait for all.
 fn see_all_changes(mounted: &Mounted, delay: Duration) {
-    let check = |(change, calls): (&Change, &mut Steps)| {
-        eprintln!("{}", change.0);
-        play(calls, change.1[3]);
+    let changes = changes();
+    let check = |((name, steps), calls): (&(&str, [String; 4]), &mut Steps)| {
+        eprintln!("{name}");
+        play(calls, &steps[3]);
     };
     let mut sides = Vec::new();
-    for (at, change) in CHANGES.iter().enumerate() {
+    for (at, change) in changes.iter().enumerate() {
         let places = [mounted.source(), mounted.mnt()].map(|it| it.join(at.to_string()));
         fs::create_dir(&places[0]).unwrap();
         let [mut beneath, mut through] = places.map(|it| Steps::new(it.clone(), it));
-        let [prepare, warm, make, _] = change.1;
+        let [prepare, warm, make, _] = &change.1;
         play(&mut beneath, prepare);
         play(&mut through, warm);
         play(&mut beneath, make);
@@ -228,7 +85,7 @@ fn see_all_changes(mounted: &Mounted, delay: Duration) {
     if !delay.is_zero() {
         thread::sleep(delay);
         let through = sides.iter_mut().map(|(_, through)| through);
-        CHANGES.iter().zip(through).for_each(check);
+        changes.iter().zip(through).for_each(check);
     }
 }
 

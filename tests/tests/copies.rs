@@ -5,15 +5,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
-use thrufs::Errno;
-use thrufs_abi::NodeId;
 use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_testing::Client;
-use thrufs_tests::guard::Detach;
+use thrufs_tests::prelude::*;
 
 fn run(command: &mut Command) {
     let output = command.output().unwrap();
@@ -30,15 +24,12 @@ fn mount_image(image: &Path, at: &Path) -> Detach<PathBuf> {
 #[test]
 fn a_mount_of_a_copied_file_system_is_not_taken_for_the_original() {
     if !rustix::process::geteuid().is_root() {
-        thrufs_test_report::skipped("needs root");
+        skipped("needs root");
         return;
     }
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
-    fs::File::create(at("one"))
-        .unwrap()
-        .set_len(8 << 20)
-        .unwrap();
+    File::create(at("one")).unwrap().set_len(8 << 20).unwrap();
     run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(at("one")));
     for name in ["origin", "copy"] {
         fs::create_dir(at(name)).unwrap();

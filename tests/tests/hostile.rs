@@ -18,26 +18,14 @@
 mod mount;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use thrufs_client::misbehave::storm::{Session, episode};
+use thrufs_client::{Client, FrontEnd, FrontEndConfig};
 use thrufs_testing::StopAll;
 use thrufs_tests::compare::snapshot;
 use thrufs_tests::machine::{descriptors, status};
-use thrufs_tests::skip_if;
-
-use thrufs::Errno;
-use thrufs_abi::NodeId;
-use thrufs_client::misbehave::storm::{Session, episode};
-use thrufs_client::{Client, FrontEnd, FrontEndConfig};
-use thrufs_testing::Random;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::must_skip;
+use thrufs_tests::prelude::*;
 use thrufs_tests::relayed::Share;
-use thrufs_tests::wait_until;
 
 const SECONDS_DEFAULT: u64 = 6;
 
@@ -228,7 +216,7 @@ impl Hour<'_> {
         let pid = self.share.pid();
         let mut read = 0;
         while Instant::now() < deadline && self.goes_on() {
-            std::thread::sleep(Duration::from_millis(500));
+            thread::sleep(Duration::from_millis(500));
             clean(self.source);
             let log = self.share.log_text();
             let news = &log[read..];
@@ -287,7 +275,7 @@ fn a_hostile_time() {
         succeeded: AtomicU64::new(0),
     };
     let hour = &hour;
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let stayer = scope.spawn(move || hour.stay(seed));
         // So that it finds its worker.
         wait_until("the first", || {

@@ -4,32 +4,15 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::ffi::CString;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::Duration;
-use thrufs_tests::skip_if;
-
-use rustix::fs::{CWD, FallocateFlags};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
-use rustix::process::Signal;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use thrufs_sys::handle::{FileHandleBuf, name_to_handle, open_by_handle};
-use thrufs_testing::process::Process;
-use thrufs_testing::while_repeating;
 use thrufs_tests::acknowledged::{check_blocks, write_and_sync};
-use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::is_unmounted_within;
-use thrufs_tests::mount_point::{is_mounted, must_skip, shrink_dcache};
-use thrufs_tests::programs;
-use thrufs_tests::server::{END_TIMEOUT, Server, kill_process};
-use thrufs_tests::transport::over_each;
-use thrufs_tests::wait_until;
+use thrufs_tests::prelude::*;
+use thrufs_tests::server::END_TIMEOUT;
 
 #[derive(Clone, Copy, Debug)]
 enum Victim {
@@ -127,9 +110,9 @@ fn a_killed_program_of_the_library_leaves_enotconn_or_unmounts_as_configured() {
     // An orderly end unmounts.
     start(&[]).finish();
     assert!(!is_mounted(mnt));
-    let helper = std::process::Command::new("fusermount3").arg("-V").output();
+    let helper = Command::new("fusermount3").arg("-V").output();
     if helper.is_err() {
-        thrufs_test_report::skipped("auto_unmount: no fusermount3 (package fuse3)");
+        skipped("auto_unmount: no fusermount3 (package fuse3)");
         return;
     }
     start(&["auto_unmount"]).kill();
@@ -301,7 +284,7 @@ fn file_handles_outlive_the_kernels_memory() {
         // The kernel forgets dentries and inodes that are not in use.
         shrink_dcache(mnt).unwrap();
         let root = File::open(mnt).unwrap();
-        let open = |handle| open_by_handle(std::os::fd::AsFd::as_fd(&root), handle, libc::O_RDONLY);
+        let open = |handle| open_by_handle(AsFd::as_fd(&root), handle, libc::O_RDONLY);
         let mut content = String::new();
         File::from(open(&handles[1]).unwrap())
             .read_to_string(&mut content)

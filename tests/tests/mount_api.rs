@@ -3,17 +3,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::thread;
-use thrufs_tests::skip_if;
-
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsopen};
 use thrufs_testing::Tree;
 use thrufs_tests::fence::seccomp;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::prelude::*;
 
 /// Everything since Linux 5.2.
 const MOUNT_API: [libc::c_long; 7] = [

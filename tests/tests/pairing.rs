@@ -4,16 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_testing::while_repeating;
-use thrufs_tests::skip_if;
-
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::wait_until;
+use thrufs_tests::prelude::*;
 
 /// `SCHED_IDLE`, as field 41 of `/proc/PID/task/TID/stat` shows it.
 const IDLE_CLASS: &str = "5";
@@ -32,7 +23,7 @@ fn must_skip_pairing() -> bool {
     let able = thrufs_sys::sched::may_leave_idle();
     if cpus < 2 || !able {
         let why = format!("{cpus} CPUs, threads can leave the idle class: {able}");
-        thrufs_test_report::skipped(why);
+        skipped(why);
     }
     cpus < 2 || !able
 }

@@ -4,27 +4,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use thrufs_test_report::skipped;
-use thrufs_tests::skip_if;
-
-use rustix::fs::{FlockOperation, flock};
-use rustix::process::Signal;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use rustix::fs::flock;
 use thrufs_testing::fence::record_lock::{self, Kind, Owner, Range};
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::{is_mounted, must_skip};
+use thrufs_tests::prelude::*;
 use thrufs_tests::property;
 use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
-use thrufs_tests::server::kill_process;
-use thrufs_tests::tracer::Tracer;
-use thrufs_tests::wait_until;
 
 #[test]
 fn operations_are_the_same_over_queues_of_each_shape() {
@@ -67,7 +51,7 @@ fn many_files_at_once_come_back_whole() {
     const THREADS: usize = 8;
     let relayed = Relayed::start_on(Lower::Tmpfs, "", Queues::TWO).unwrap();
     let mnt = relayed.relay().mnt();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
                 for number in 0..20_usize {
@@ -97,7 +81,7 @@ fn programs_do_not_notice_that_a_worker_dies() {
     // Fewer deaths than are allowed in a minute.
     for round in 0..8_u64 {
         let workers = serving_workers(share);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let busy = scope.spawn(move || {
                 for number in 0..200 {
                     let path = mnt.join(format!("file-{round}-{number}"));
@@ -108,7 +92,7 @@ fn programs_do_not_notice_that_a_worker_dies() {
                     fs::remove_file(&other).unwrap();
                 }
             });
-            std::thread::sleep(Duration::from_millis(10 + 7 * round));
+            thread::sleep(Duration::from_millis(10 + 7 * round));
             kill_process(workers[0], Signal::KILL);
             busy.join().unwrap();
         });
@@ -139,19 +123,19 @@ fn no_count_under_a_lock_is_lost_when_workers_die() {
             assert_eq!(found, counted.load(Ordering::SeqCst), "{}", root.display());
             counted.store(found + 1, Ordering::SeqCst);
             map.store(800, &(found + 1).to_le_bytes());
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
     };
     // Fewer deaths than are allowed in a minute.
     for round in 0..8 {
         let worker = || serving_workers(relayed.share()).pop();
         wait_until("a worker", || worker().is_some());
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let count = &count;
             for root in roots {
                 scope.spawn(move || (0..4).for_each(|_| count(root)));
             }
-            std::thread::sleep(Duration::from_millis(10 + 13 * round));
+            thread::sleep(Duration::from_millis(10 + 13 * round));
             kill_process(worker().unwrap(), Signal::KILL);
         });
     }
@@ -168,7 +152,7 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
     let open = File::create(mnt.join("file")).unwrap();
     let workers = serving_workers(share);
     assert_eq!(workers.len(), 1);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         // Calls in progress all the time.
         let busy = scope.spawn(move || {
             let deadline = Instant::now() + PATIENCE;
@@ -272,9 +256,9 @@ fn several_clients_of_one_share_see_each_other() {
     assert!(!is_free(&files[2]));
     assert!(!is_free(&open_to_lock(ground.source())), "nor beneath");
     // A waiter gets it when the holder is killed: its locks go with its worker.
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let waiter = scope.spawn(|| flock(&files[1], FlockOperation::LockExclusive));
-        std::thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
         assert!(!waiter.is_finished());
         kill_process(a.pid(), Signal::KILL);
         wait_until("the lock", || waiter.is_finished());
@@ -295,12 +279,12 @@ fn a_wait_for_a_lock_is_interrupted_through_the_queues() {
     let relayed = start("cache=never,locks=shared");
     let holder = open_to_lock(relayed.ground().source());
     assert!(is_free(&holder));
-    let mut waiter = std::process::Command::new("flock")
+    let mut waiter = Command::new("flock")
         .arg(relayed.relay().mnt().join("lock"))
         .arg("true")
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     assert!(waiter.try_wait().unwrap().is_none(), "it waits");
     kill_process(waiter.id(), Signal::TERM);
     let mut ended = false;

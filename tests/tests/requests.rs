@@ -5,18 +5,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, SystemTime};
-
-use thrufs_test_report::skipped;
+use std::time::SystemTime;
 use thrufs_testing::user::User;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::{Mounted, on_each};
-use thrufs_tests::tracer::{Requests, Tracer, requests};
+use thrufs_tests::prelude::*;
+use thrufs_tests::tracer::{Requests, requests};
 
 const USER: User = User {
     uid: 1000,
@@ -74,7 +67,7 @@ fn warm_paths_cost_no_request() {
         let mnt = mounted.mnt().to_owned();
         fs::create_dir(mounted.source().join("dir")).unwrap();
         fs::write(mounted.source().join("dir/file"), b"content").unwrap();
-        std::os::unix::fs::symlink("file", mounted.source().join("dir/link")).unwrap();
+        symlink("file", mounted.source().join("dir/link")).unwrap();
         let look = || {
             assert_eq!(fs::metadata(mnt.join("dir/file")).unwrap().len(), 7);
             let link = mnt.join("dir/link");

@@ -4,18 +4,13 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::Arc;
 use tempfile::TempDir;
-use thrufs::{Errno, Features, FileSystem, Services};
+use thrufs::{Features, FileSystem, Services};
 use thrufs_abi::layout::{CreateIn, MkdirIn};
-use thrufs_abi::{AttrFlags, InitFlags, NodeId, Opcode, OpenReplyFlags};
+use thrufs_abi::{AttrFlags, InitFlags, OpenReplyFlags};
 use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, Resources, Translation};
 use thrufs_testing::{Client, InProcess};
-use thrufs_tests::guard::{Detach, is_root};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 type Served = Client<InProcess<HostDir>>;
 
@@ -43,7 +38,7 @@ fn attributes_have_other_names_on_the_host() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, "").unwrap();
-    let empty = rustix::fs::XattrFlags::empty();
+    let empty = XattrFlags::empty();
     rustix::fs::setxattr(&path, "user.own", b"host's", empty).unwrap();
     let config = Config {
         xattr_map: Some(":map::user.guest.:".parse().unwrap()),
@@ -101,7 +96,7 @@ fn ids_are_translated_each_way_by_itself() {
         ..Config::default()
     };
     // A thread of its own: it changes credentials.
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| {
             let client = client(dir.path(), config);
             let owner = |name: &str| {

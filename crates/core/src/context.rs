@@ -2,8 +2,9 @@
 
 use crate::errno::{Errno, Result};
 use crate::interrupt::{InterruptToken, Interrupts};
+use crate::late::{Late, LateAnswer, LateOffer};
 use crate::notify::PollHandle;
-use thrufs_abi::{Extensions, Opcode, Request, UNIQUE_RESEND, Unique};
+use thrufs_abi::{Extensions, Header, Opcode, UNIQUE_RESEND, Unique};
 
 /// What a request says about its caller, and what the serving thread may do for it.
 ///
@@ -18,6 +19,7 @@ pub struct Context<'a> {
     may_block: bool,
     extensions: &'a Extensions<'a>,
     interrupts: &'a Interrupts,
+    late: Option<&'a LateOffer<'a>>,
     poll_handle: Option<PollHandle>,
 }
 
@@ -27,11 +29,11 @@ const NO_ID: u32 = u32::MAX;
 
 impl<'a> Context<'a> {
     pub(crate) fn new(
-        request: &'a Request<'_>,
+        header: &Header,
+        extensions: &'a Extensions<'a>,
         interrupts: &'a Interrupts,
         may_block: bool,
     ) -> Context<'a> {
-        let header = &request.header;
         Context {
             unique: header.unique,
             opcode: header.opcode,
@@ -39,10 +41,16 @@ impl<'a> Context<'a> {
             gid: header.gid,
             pid: header.pid,
             may_block,
-            extensions: &request.extensions,
+            extensions,
             interrupts,
+            late: None,
             poll_handle: None,
         }
+    }
+
+    pub(crate) fn with_late(self, late: &'a LateOffer<'a>) -> Context<'a> {
+        let late = Some(late);
+        Context { late, ..self }
     }
 
     pub(crate) fn with_poll_handle(self, poll_handle: Option<PollHandle>) -> Context<'a> {
@@ -115,6 +123,23 @@ impl<'a> Context<'a> {
         } else {
             Err(Errno::DEFER)
         }
+    }
+
+    /// Takes the request, to be answered later, from any thread, while no thread of the library waits for it.
+    /// The method then returns [`Errno::LATER`]; if it returns anything else, that is the answer, and the
+    /// [`Late`] has no effect. `T` is what the method returns, see [`LateAnswer`].
+    ///
+    /// Comes before the method has changed anything, since it may fail:
+    ///
+    /// # Errors
+    /// [`Errno::DEFER`] when [`SessionConfig::late_max`](crate::SessionConfig::late_max) requests are out and this
+    /// thread may not sleep; where it may, this call waits for one of them. `ENOTCONN` when the session ends,
+    /// `EINTR` when the client was signalled meanwhile. `EIO`, and a line in the log, for a `T` of another method,
+    /// for a second call, and where an answer is needed now: while the state of a request is looked up that a
+    /// process which died had begun (over virtio-fs, see [`FileSystem::recover`](crate::FileSystem::recover)).
+    pub fn answer_later<T: LateAnswer>(&self) -> Result<Late<T>> {
+        let late = self.late.ok_or(Errno::EIO)?;
+        late.take(self.interrupts, self.may_block)
     }
 
     /// Runs `wait`, a system call or a wait that another process ends, so that the client's signal

@@ -35,17 +35,19 @@ use crate::errno::{Errno, Result};
 use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::interrupt::Interrupts;
+use crate::late::{LateOffer, LateRequest, LateTarget};
 use crate::metrics::{Metrics, bump};
 use crate::reply::{HEADER_BYTES, put_header};
 use crate::window::{WindowChange, WindowCoverage, WindowReply};
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use thrufs_abi::Unique;
 use thrufs_abi::opcode::{ReplyBody, Sleep};
 use thrufs_abi::{Dialect, InitFlags, Opcode, Operation, ParseError, ParseErrorKind};
-use thrufs_abi::{Request, Unique};
 
 /// Answers the requests of one connection for a file system.
 #[derive(Debug)]
@@ -91,6 +93,8 @@ pub enum Outcome {
     Window(Box<WindowReply>),
     /// There is no reply.
     Silent,
+    /// The reply comes later: call [`LateRequest::keep`] with what sends it.
+    Later(LateRequest),
     /// Nothing was done: dispatch the same bytes again on a thread that may sleep.
     Defer(Wait),
 }
@@ -105,11 +109,25 @@ pub enum Wait {
         /// The caller's user id.
         uid: u32,
     },
+    /// Another request that is answered later, because as many as may be are out: nothing says that the wait
+    /// ends without another request.
+    Late,
     /// The machine monitor, to change the DAX window. It may wait for this server meanwhile.
     Window,
 }
 
 impl Wait {
+    /// The error of a request for which no thread may wait. `None`: the thread that has it carries it out.
+    pub fn refusal(self) -> Option<Errno> {
+        match self {
+            // The holder may need this thread to unlock it.
+            Wait::Lock { .. } => Some(Errno::ENOLCK),
+            // INTERRUPT, or the end of the session, may be what it waits for.
+            Wait::Late => Some(Errno::EAGAIN),
+            Wait::Io | Wait::Window => None,
+        }
+    }
+
     /// Whether the wait may never end.
     pub fn is_for_lock(self) -> bool {
         matches!(self, Wait::Lock { .. })
@@ -183,10 +201,11 @@ impl<F> Dispatcher<F> {
         &self.interrupts
     }
 
-    /// Ends all waits for another process (locks), and those to come, with ENOTCONN. Called at the end of a
-    /// connection.
+    /// Ends all waits for another process (locks), and those to come, and answers all requests that are to be
+    /// answered later, with ENOTCONN. Called at the end of a connection.
     pub fn end_waits(&self) {
         self.interrupts.stop();
+        self.interrupts.end_late();
     }
 
     /// Ends all waits for another process with EINTR, and not those to come. For a transport that will
@@ -237,6 +256,13 @@ impl<F: FileSystem> Dispatcher<F> {
         self
     }
 
+    /// At most `late_max` requests are answered later at a time.
+    #[must_use]
+    pub fn with_late_max(mut self, late_max: usize) -> Dispatcher<F> {
+        self.interrupts = Interrupts::new(late_max);
+        self
+    }
+
     /// The file system that answers.
     pub fn file_system(&self) -> &Arc<F> {
         &self.fs
@@ -279,12 +305,19 @@ impl<F: FileSystem> Dispatcher<F> {
         };
         let (unique, opcode) = (request.header.unique, request.header.opcode);
         let body = &mut reply[HEADER_BYTES..];
-        let execute = || self.execute(&request, message.data(), body, may_block);
+        let agreed = self.agreed.get();
+        let data_bytes_max = agreed.map_or(0, |agreed| agreed.features.write_bytes_max);
+        let offer = LateOffer::new(&request, started, &self.metrics, data_bytes_max);
+        let execute = || self.execute(&offer, message.data(), body, may_block);
         let done = catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|_| {
             bump(&self.metrics.figures.panics);
             tracing::error!(opcode = opcode.name(), "the file system panicked");
             Err(Errno::EIO)
         });
+        let is_full = offer.is_full();
+        if let Some(later) = offer.settle(matches!(done, Err(Errno::LATER))) {
+            return Outcome::Later(later);
+        }
         let (result, moved) = match done {
             Ok(Done::Body(body)) => (Ok(body), 0),
             Ok(Done::Data { body, moved }) => (Ok(body), moved),
@@ -307,6 +340,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 bump(&self.metrics.figures.deferred);
                 let uid = request.header.uid;
                 return Outcome::Defer(match opcode.row().sleep {
+                    _ if is_full => Wait::Late,
                     Sleep::Lock => Wait::Lock { uid },
                     Sleep::Rare | Sleep::Data | Sleep::Usual => Wait::Io,
                 });
@@ -358,6 +392,15 @@ impl<F: FileSystem> Dispatcher<F> {
             Outcome::Window(window_reply) => {
                 self.finish_window_reply(&window_reply, reply, Err(Errno::ENOSYS))
             }
+            Outcome::Later(later) => {
+                let (give, given) = sync_channel(1);
+                later.keep(Box::new(Waiting(give)));
+                // One is always given, if only at the end of the session.
+                let answer = given.recv().unwrap_or_default();
+                let length = answer.len().min(reply.len());
+                reply[..length].copy_from_slice(&answer[..length]);
+                length
+            }
             Outcome::Silent | Outcome::Defer(_) => 0,
         }
     }
@@ -403,12 +446,15 @@ impl<F: FileSystem> Dispatcher<F> {
 
     fn execute(
         &self,
-        request: &Request<'_>,
+        offer: &LateOffer<'_>,
         out_of_line: Option<WriteSource<'_>>,
         body: &mut [u8],
         may_block: bool,
     ) -> Result<Done> {
-        let context = Context::new(request, &self.interrupts, may_block);
+        let request = offer.request;
+        let (header, extensions) = (&request.header, &request.extensions);
+        let context = Context::new(header, extensions, &self.interrupts, may_block);
+        let context = context.with_late(offer);
         match (&request.operation, self.agreed.get()) {
             (_, Some(agreed)) => self.carry_out(agreed, &context, request, out_of_line, body),
             (Operation::Init { arg, flags }, None) => {
@@ -422,6 +468,15 @@ impl<F: FileSystem> Dispatcher<F> {
     fn invalid(&self, errno: Errno) -> Errno {
         bump(&self.metrics.figures.malformed);
         errno
+    }
+}
+
+/// A thread that waits for a late reply.
+struct Waiting(SyncSender<Vec<u8>>);
+
+impl LateTarget for Waiting {
+    fn send(self: Box<Self>, head: &[u8], data: &[u8]) {
+        let _ = self.0.send([head, data].concat());
     }
 }
 

@@ -44,6 +44,12 @@ impl Errno {
     /// context that may block; returned from that call, it becomes `EIO`.
     pub const DEFER: Errno = Errno::constant(u16::MAX as i32);
 
+    /// No error for a client: "the answer comes later".
+    ///
+    /// A method returns it after it has taken the request with
+    /// [`Context::answer_later`](crate::Context::answer_later). Without that, it becomes `EIO`.
+    pub const LATER: Errno = Errno::constant(u16::MAX as i32 - 1);
+
     const fn constant(number: i32) -> Errno {
         match NonZeroU16::new(number as u16) {
             Some(number) => Errno(number),
@@ -73,6 +79,9 @@ impl Errno {
     fn name(self) -> Option<&'static str> {
         if self == Errno::DEFER {
             return Some("DEFER");
+        }
+        if self == Errno::LATER {
+            return Some("LATER");
         }
         NAMES
             .iter()

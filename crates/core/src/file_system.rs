@@ -39,6 +39,9 @@ use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
 /// that would have to returns [`Errno::DEFER`] before it has changed anything, and is called again where it
 /// may.
 ///
+/// **Answers that come later.** A method whose answer comes from elsewhere need not sleep: see
+/// [`Context::answer_later`].
+///
 /// **Errors** are those of the system call that a method is named for, unless its documentation says
 /// otherwise.
 ///

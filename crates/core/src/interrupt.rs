@@ -2,7 +2,8 @@
 //!
 //! The kernel sends INTERRUPT with the number of the request. Only requests that wait for another process
 //! can be interrupted: they register here while they wait
-//! ([`Context::interruptible`](crate::Context::interruptible)); no other request uses this module.
+//! ([`Context::interruptible`](crate::Context::interruptible)). So do requests that are answered later, for
+//! which no thread waits ([`Outstanding`]); no other request uses this module.
 //!
 //! Two races:
 //!
@@ -15,15 +16,22 @@
 
 use crate::errno::{Errno, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thrufs_abi::Unique;
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
 /// Numbers of interrupts without a waiter that are kept.
 const EARLY_MAX: usize = 64;
+
+/// See [`SessionConfig::late_max`](crate::SessionConfig::late_max).
+pub(crate) const LATE_MAX_DEFAULT: usize = 16_384;
+
+/// How long the end waits for replies that are being written.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time between two signals to the same waiter.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
@@ -33,7 +41,7 @@ thread_local! {
 }
 
 /// Says whether a wait was interrupted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct InterruptToken {
     by: Arc<AtomicU8>,
 }
@@ -51,23 +59,51 @@ impl InterruptToken {
     fn set(&self, by: u8) {
         self.by.store(by, Ordering::Release);
     }
+
+    pub(crate) fn interrupt(&self) {
+        self.set(CLIENT);
+    }
+}
+
+/// A request that is answered later, and for which no thread waits.
+pub(crate) trait Outstanding: Debug + Send + Sync {
+    /// An INTERRUPT for it arrived, or the session ends.
+    fn interrupt(&self);
+
+    /// The session has ended: answers it, unless that has happened.
+    fn end(&self);
+}
+
+/// Why a request cannot be answered later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LateRefused {
+    /// The session ends.
+    Ended,
+    /// As many as may be are out.
+    Full,
 }
 
 /// The requests of one connection that wait and can be interrupted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Interrupts {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     registry: Mutex<Registry>,
     left: Condvar,
+    /// Most requests that are answered later at a time.
+    late_max: usize,
+    fewer_late: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Registry {
     waiters: Vec<Waiter>,
+    /// By their number and a number of our own: a guest may use one of its numbers twice.
+    late: BTreeMap<(Unique, u64), Arc<dyn Outstanding>>,
+    late_serial: u64,
     early: VecDeque<Unique>,
     /// Set at the end of the session: further waits fail.
     stopped: bool,
@@ -82,6 +118,17 @@ struct Waiter {
 }
 
 impl Registry {
+    /// Whether the interrupt came first.
+    fn take_early(&mut self, unique: Unique) -> bool {
+        let early = self.early.iter().position(|&early| early == unique);
+        early.map(|at| self.early.remove(at)).is_some()
+    }
+
+    fn late(&self, unique: Unique) -> Vec<Arc<dyn Outstanding>> {
+        let found = self.late.range((unique, 0)..=(unique, u64::MAX));
+        found.map(|(_, late)| Arc::clone(late)).collect()
+    }
+
     /// Signals every interrupted waiter; false when there is none.
     fn signal(&self) -> bool {
         let mut any = false;
@@ -122,7 +169,98 @@ impl Drop for Registration<'_> {
     }
 }
 
+impl Default for Interrupts {
+    fn default() -> Interrupts {
+        Interrupts::new(LATE_MAX_DEFAULT)
+    }
+}
+
 impl Interrupts {
+    /// No requests. At most `late_max` will be answered later at a time, and at least one.
+    pub(crate) fn new(late_max: usize) -> Interrupts {
+        Interrupts {
+            shared: Arc::new(Shared {
+                registry: Mutex::default(),
+                left: Condvar::new(),
+                late_max: late_max.max(1),
+                fewer_late: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Counts the request that `make` makes as one that is answered later.
+    pub(crate) fn enter_late<T: Outstanding + 'static>(
+        &self,
+        unique: Unique,
+        make: impl FnOnce(u64) -> Arc<T>,
+    ) -> std::result::Result<Arc<T>, LateRefused> {
+        let mut registry = self.shared.registry.lock();
+        if registry.stopped {
+            return Err(LateRefused::Ended);
+        }
+        if registry.late.len() >= self.shared.late_max {
+            return Err(LateRefused::Full);
+        }
+        registry.late_serial += 1;
+        let serial = registry.late_serial;
+        let made = make(serial);
+        let outstanding: Arc<dyn Outstanding> = Arc::<T>::clone(&made);
+        registry.late.insert((unique, serial), outstanding);
+        let is_early = registry.take_early(unique);
+        drop(registry);
+        if is_early {
+            made.interrupt();
+        }
+        Ok(made)
+    }
+
+    /// Waits until fewer requests are out than may be.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn await_late(&self, unique: Unique) -> Result<()> {
+        self.run(unique, |token| {
+            let mut registry = self.shared.registry.lock();
+            while registry.late.len() >= self.shared.late_max {
+                if token.is_set() {
+                    return Err(Errno::EINTR);
+                }
+                self.shared
+                    .fewer_late
+                    .wait_for(&mut registry, RETRY_INTERVAL);
+            }
+            Ok(())
+        })
+    }
+
+    /// A request is answered. False when it was taken off before.
+    pub(crate) fn leave_late(&self, unique: Unique, serial: u64) -> bool {
+        let mut registry = self.shared.registry.lock();
+        let left = registry.late.remove(&(unique, serial));
+        drop(registry);
+        self.shared.fewer_late.notify_all();
+        left.is_some()
+    }
+
+    fn late(&self) -> Vec<Arc<dyn Outstanding>> {
+        self.shared.registry.lock().late.values().cloned().collect()
+    }
+
+    /// Waits until no request is out, or the time is over.
+    pub(crate) fn drain_late(&self, deadline: Instant) {
+        let mut registry = self.shared.registry.lock();
+        let late = |registry: &mut Registry| !registry.late.is_empty();
+        let fewer = &self.shared.fewer_late;
+        fewer.wait_while_until(&mut registry, late, deadline);
+    }
+
+    /// Answers all requests that are out with ENOTCONN. After [`stop`](Self::stop).
+    pub(crate) fn end_late(&self) {
+        self.late().iter().for_each(|late| late.end());
+        // Some are being answered at the moment.
+        self.drain_late(Instant::now() + LEAVE_TIMEOUT);
+    }
+
     /// Runs `wait` registered under `unique`.
     ///
     /// # Errors
@@ -137,8 +275,7 @@ impl Interrupts {
         };
         let thread = THREAD.with(|thread| *thread);
         let mut registry = self.shared.registry.lock();
-        if let Some(early) = registry.early.iter().position(|&early| early == unique) {
-            registry.early.remove(early);
+        if registry.take_early(unique) {
             return Err(Errno::EINTR);
         }
         if registry.stopped {
@@ -167,6 +304,11 @@ impl Interrupts {
 
     pub(crate) fn interrupt(&self, unique: Unique) {
         let mut registry = self.shared.registry.lock();
+        let late = registry.late(unique);
+        if !late.is_empty() {
+            drop(registry);
+            return late.iter().for_each(|late| late.interrupt());
+        }
         match registry
             .waiters
             .iter()
@@ -189,6 +331,7 @@ impl Interrupts {
     pub(crate) fn stop(&self) {
         self.shared.registry.lock().stopped = true;
         self.interrupt_waiting(SHUTDOWN);
+        self.late().iter().for_each(|late| late.interrupt());
     }
 
     /// Interrupts all waits. Later ones are not affected.

@@ -15,7 +15,8 @@
 //! | part | what it is for |
 //! |---|---|
 //! | [`FileSystem`] | the methods, and what their answers mean to the kernel: the manual |
-//! | [`Context`] | the caller; whether the thread may sleep; waits that the client's signal interrupts |
+//! | [`Context`] | the caller; whether the thread may sleep; waits that the client's signal interrupts; answers that come later |
+//! | [`Late`] | a request that any thread answers |
 //! | [`Negotiation`], [`Features`] | capabilities: asked for in `init`, in force from `started` on |
 //! | [`ReadReply`], [`WriteSource`], [`LowerFile`] | data: in place, or *this file, this offset* |
 //! | [`Notifier`] | notifications: what changed without the kernel's knowledge |
@@ -28,7 +29,7 @@
 //! # Errors
 //! A method fails with an [`Errno`], which the client gets. `ENOSYS`, the default of most methods, makes
 //! the kernel do without the operation for good where it can. [`Errno::DEFER`] is no reply: the method is
-//! called again on a thread that may sleep.
+//! called again on a thread that may sleep; nor is [`Errno::LATER`]: the answer comes later.
 //!
 //! # Sleeping
 //!
@@ -37,6 +38,35 @@
 //! with a [`LowerFile`] are tried without sleeping first. If a method sleeps on a reader all the same and
 //! all readers are stuck for milliseconds, further readers are started. The bounds are in
 //! [`SessionConfig`].
+//!
+//! # Answers that come later
+//!
+//! A method whose answer comes from elsewhere, by a callback for instance, takes its request with
+//! [`Context::answer_later`] and returns [`Errno::LATER`]. No thread waits; any thread answers by
+//! [`Late::give`].
+//!
+//! ```
+//! use std::sync::mpsc::Sender;
+//! use thrufs::{Context, Errno, Late, NodeId, ReadAnswer, ReadArgs, ReadReply, Result};
+//!
+//! /// A part of an object: its node, the offset, the most bytes, and whom to answer.
+//! type Get = (NodeId, u64, usize, Late<Vec<u8>>);
+//!
+//! fn read(
+//!     store: &Sender<Get>,
+//!     context: &Context<'_>,
+//!     node: NodeId,
+//!     args: &ReadArgs,
+//!     reply: &ReadReply<'_>,
+//! ) -> Result<ReadAnswer> {
+//!     let late = context.answer_later()?;
+//!     // If nobody takes it, it is dropped, which is EIO.
+//!     let _ = store.send((node, args.offset, reply.size(), late));
+//!     Err(Errno::LATER)
+//! }
+//! ```
+//!
+//! `examples/objects.rs` is a whole file system.
 //!
 //! # Versions
 //!
@@ -55,6 +85,7 @@ mod errno;
 mod features;
 mod file_system;
 mod interrupt;
+mod late;
 pub mod metrics;
 pub mod mount;
 mod mounted;
@@ -78,6 +109,7 @@ pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
 pub use interrupt::{InterruptToken, Interrupts};
+pub use late::{Data, Late, LateAnswer, LateRequest, LateTarget, Listing};
 pub use metrics::{Metrics, Snapshot};
 pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};

@@ -97,8 +97,8 @@ pub(crate) fn put_created(body: &mut [u8], entry: &Entry, opened: &Opened) -> Re
 pub(crate) fn put_header(reply: &mut [u8], unique: Unique, result: Result<usize>) -> usize {
     let (body, error) = match result {
         Ok(body) => (body, 0),
-        // Not for clients; the method was called where it may block.
-        Err(Errno::DEFER) => (0, -Errno::EIO.raw()),
+        // Not for clients; the method was called where it may block, or has not taken the request.
+        Err(Errno::DEFER | Errno::LATER) => (0, -Errno::EIO.raw()),
         Err(errno) => (0, -errno.raw()),
     };
     let length = HEADER_BYTES + body;

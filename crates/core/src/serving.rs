@@ -12,8 +12,8 @@ pub(crate) mod scheduling;
 mod stall_monitor;
 mod threads;
 
-pub(crate) use blocked_counts::BlockedCounts;
 pub use blocked_counts::BlockingLimits;
+pub(crate) use blocked_counts::{BlockedCounts, count_refused};
 pub use blocking_pool::{BlockingJob, BlockingPool};
 pub(crate) use config::SessionConfig;
 pub(crate) use control::{Control, End};

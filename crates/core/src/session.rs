@@ -11,7 +11,8 @@
 //! two must be on different threads or in different processes. [`crate::mount()`] does all of it.
 //!
 //! The end has a fixed order: no more requests are read; waits for locks are interrupted; requests in
-//! progress get [`SessionConfig::drain_timeout`] to end and are answered; [`FileSystem::destroy`] is
+//! progress get [`SessionConfig::drain_timeout`] to end and are answered, and so do those that are to be
+//! [answered later](crate::Context::answer_later), if the session was shut down; [`FileSystem::destroy`] is
 //! called; the device is closed. A session that ends while it is mounted leaves a mount that answers
 //! `ENOTCONN`: unmount first.
 
@@ -43,9 +44,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thrufs_abi::InitFlags;
 use thrufs_sys::signal::install_interrupt_handler;
+
+/// What is left to threads for their end after requests that are answered later have used up the time.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One connection to the kernel.
 #[derive(Debug)]
@@ -159,7 +163,7 @@ impl<F: FileSystem> Session<F> {
         install_interrupt_handler().map_err(|errno| SessionError::Start(errno.into()))?;
         let writer = journal.as_ref().map(Writer::new).transpose();
         let writer = writer.map_err(SessionError::Start)?;
-        let dispatcher = Dispatcher::new(fs);
+        let dispatcher = Dispatcher::new(fs).with_late_max(config.late_max);
         let metrics = Arc::clone(dispatcher.metrics());
         let queue = Arc::new(Queue::new(config.notifications_max, Arc::clone(&metrics)));
         let control = Arc::<Control>::default();
@@ -302,8 +306,15 @@ impl<F: FileSystem> Session<F> {
         let end = control.wait_for_end();
         tracing::debug!(?end, "the session ends");
         self.queue.close();
-        connection.dispatcher.interrupts().stop();
-        let deadline = Instant::now() + connection.config.drain_timeout;
+        let interrupts = connection.dispatcher.interrupts();
+        interrupts.stop();
+        let mut deadline = Instant::now() + connection.config.drain_timeout;
+        if end == End::ShutDown {
+            // Otherwise the kernel takes no answers any more.
+            interrupts.drain_late(deadline);
+        }
+        interrupts.end_late();
+        deadline = deadline.max(Instant::now() + LEAVE_TIMEOUT);
         let mut left = control.drain(deadline, || {
             if let Ok(transport) = &started {
                 transport.wake();
@@ -353,7 +364,7 @@ impl<F> Drop for Session<F> {
         if let Some(ring) = self.ring.get()
             && !*self.ran.get_mut()
         {
-            self.connection.dispatcher.interrupts().stop();
+            self.connection.dispatcher.end_waits();
             let deadline = Instant::now() + self.connection.config.drain_timeout;
             control.drain(deadline, || ring.wake());
             ring.end(deadline);

@@ -116,18 +116,6 @@ fn numbers(decision: Decision) -> [usize; 5] {
 }
 
 #[test]
-fn empty_policy_gives_passthrough() {
-    let policy = policy("");
-    assert_eq!(policy.uses(), Uses::default());
-    let sample = Sample::new(0, 0, 0, b"");
-    let decision = policy.decide(&file("a", &sample), &STRANGER);
-    assert_eq!(numbers(decision), [0; 5]);
-    assert_eq!(decision.file.data, DataPath::Passthrough);
-    assert_eq!(decision.check(Access::Change), Ok(()));
-    assert_eq!(sample.asked(), (0, 0));
-}
-
-#[test]
 fn first_ending_rule_counts_and_marks_accumulate() {
     let policy = rules(&[
         "default = 'cached'",
@@ -419,17 +407,6 @@ fn root_is_never_hidden_but_has_rules() {
 }
 
 #[test]
-fn redactions_of_names_join_in_any_order() {
-    let rule = |path, errno| {
-        format!("[[rule]]\npath = '{path}'\naction = 'redact'\nredact = 'gps'\nerrno = '{errno}'\n")
-    };
-    let policy = policy(&(rule("a", "EACCES") + &rule("b", "EIO")));
-    let (a, b) = (said(&policy, "a", b""), said(&policy, "b", b""));
-    assert_ne!(a.file.redaction, b.file.redaction);
-    assert_eq!(a.stricter(b), b.stricter(a));
-}
-
-#[test]
 fn hidden_name_does_not_affect_a_visible_one() {
     let policy = rules(&[
         "default = 'direct'",
@@ -456,18 +433,6 @@ fn decisions_of_names_are_joined() {
     let (image, photo) = (said(&policy, "image", b""), said(&policy, "photo", b""));
     assert_eq!(join("photo", "image").file.data, image.file.data);
     assert_eq!(join("plain", "photo").file, photo.file);
-}
-
-#[test]
-fn rule_display_has_name_and_line() {
-    let policy = policy(
-        "audit-log = '/var/log/opens'\n\n[[rule]]\nname = 'n'\npath = 'a'\naction = 'hide'\n  [[rule]]\npath = 'b'\naction = 'audit'\n",
-    );
-    let shown: Vec<String> = policy.rules().map(|rule| rule.to_string()).collect();
-    assert_eq!(shown, ["rule 1 `n` (line 3)", "rule 2 (line 7)"]);
-    assert_eq!(policy.rule(RuleId(1)).unwrap().action, Action::Audit);
-    assert_eq!(policy.rule(RuleId(2)), None);
-    assert_eq!(policy.audit_log(), Some("/var/log/opens".as_ref()));
 }
 
 #[test]

@@ -276,101 +276,11 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handle::{AT_EMPTY_PATH, AT_HANDLE_FID, FileHandleBuf, name_to_handle};
+
     use rustix::fs::{Mode, OFlags};
 
     fn path_fd(path: &std::path::Path) -> OwnedFd {
         rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap()
-    }
-
-    fn is_of(handle: Handle<'_>, fd: &OwnedFd) -> bool {
-        let mut buffer = FileHandleBuf::default();
-        name_to_handle(fd, c"", AT_EMPTY_PATH | AT_HANDLE_FID, &mut buffer).unwrap();
-        let fsid = rustix::fs::fstatvfs(fd).unwrap().f_fsid;
-        (handle.file_system, handle.kind, handle.bytes) == (fsid, buffer.kind(), buffer.bytes())
-    }
-
-    #[test]
-    fn events_say_where() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = path_fd(place.path());
-        let group = Group::new().unwrap();
-        let mut buffer = vec![0; BUFFER_BYTES];
-        assert_eq!(
-            group.read(&mut buffer).unwrap_err(),
-            rustix::io::Errno::AGAIN
-        );
-        let all = NAMES | DATA | ATTRIBUTES | ON_DIRECTORY | OF_ENTRIES;
-        group.mark(directory.as_fd(), all).unwrap();
-        let path = place.path().join("file");
-        std::fs::write(&path, "data").unwrap();
-        let file = path_fd(&path);
-        std::fs::create_dir(place.path().join("sub")).unwrap();
-        let events = group.read(&mut buffer).unwrap();
-        assert!(events.are_all());
-        let events: Vec<_> = events.collect();
-        assert_eq!(events.len(), 2, "{events:?}");
-        let [written, made] = [events[0], events[1]];
-        assert_eq!(written.name, c"file");
-        assert_eq!(written.mask, libc::FAN_CREATE | DATA);
-        assert_eq!(written.pid, std::process::id());
-        assert!(is_of(written.directory.unwrap(), &directory));
-        assert!(is_of(written.target.unwrap(), &file));
-        assert_eq!(made.name, c"sub");
-        assert_eq!(made.mask, libc::FAN_CREATE | ON_DIRECTORY);
-        group.unmark(directory.as_fd(), all).unwrap();
-        group.mark(file.as_fd(), DATA | ATTRIBUTES).unwrap();
-        std::fs::hard_link(&path, place.path().join("link")).unwrap();
-        let events: Vec<_> = group.read(&mut buffer).unwrap().collect();
-        assert_eq!(events.len(), 1, "{events:?}");
-        assert_eq!((events[0].mask, events[0].name), (ATTRIBUTES, c""));
-        assert!(is_of(events[0].target.unwrap(), &file));
-    }
-
-    #[test]
-    fn writes_by_an_ignored_mount_are_not_reported() {
-        if !crate::cred::thread_sets()
-            .unwrap()
-            .effective
-            .contains(rustix::thread::CapabilitySet::SYS_ADMIN)
-        {
-            return eprintln!("SKIPPED: needs CAP_SYS_ADMIN");
-        }
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("file");
-        std::fs::write(&path, "data").unwrap();
-        let group = Group::new().unwrap();
-        let (directory, file) = (path_fd(place.path()), path_fd(&path));
-        let clone = rustix::mount::open_tree(
-            &directory,
-            "",
-            rustix::mount::OpenTreeFlags::OPEN_TREE_CLONE
-                | rustix::mount::OpenTreeFlags::OPEN_TREE_CLOEXEC
-                | rustix::mount::OpenTreeFlags::from_bits_retain(crate::mount::AT_EMPTY_PATH),
-        )
-        .unwrap();
-        let all = NAMES | DATA | ATTRIBUTES | OF_ENTRIES;
-        group.mark(directory.as_fd(), all).unwrap();
-        group.mark(file.as_fd(), DATA | ATTRIBUTES).unwrap();
-        group.ignore_data_by_mount(clone.as_fd()).unwrap();
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let by_clone = rustix::fs::openat(&clone, "file", flags, Mode::empty()).unwrap();
-        rustix::io::write(&by_clone, b"more").unwrap();
-        drop(by_clone);
-        let mut buffer = vec![0; BUFFER_BYTES];
-        assert_eq!(
-            group.read(&mut buffer).unwrap_err(),
-            rustix::io::Errno::AGAIN
-        );
-        let flags = rustix::fs::AtFlags::empty();
-        rustix::fs::chmodat(&clone, "file", Mode::RUSR, flags).unwrap();
-        let events: Vec<_> = group.read(&mut buffer).unwrap().collect();
-        assert!(events.iter().all(|event| event.mask == ATTRIBUTES));
-        std::fs::write(&path, "other data").unwrap();
-        assert!(group.read(&mut buffer).unwrap().count() > 0);
-        group.report_data_by_mount(clone.as_fd()).unwrap();
-        drop(rustix::fs::openat(&clone, "file", OFlags::WRONLY, Mode::empty()).unwrap());
-        assert!(group.read(&mut buffer).unwrap().count() > 0);
     }
 
     #[test]

@@ -659,30 +659,6 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_is_woken() {
-        let Some(mut ring) = ring() else { return };
-        let waker = ring.waker();
-        let (waits, waiting) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                ring.enable().unwrap();
-                let calm = ring.wait(Some(Duration::from_millis(5))).unwrap();
-                assert!(!calm && ring.next_event().is_none(), "nothing yet");
-                for _ in 0..3 {
-                    waits.send(()).unwrap();
-                    ring.wait(None).unwrap();
-                    assert!(matches!(ring.next_event(), Some(Event::Woken)));
-                }
-            });
-            // Two wake-ups at once count as one.
-            for () in waiting {
-                std::thread::sleep(Duration::from_millis(20));
-                waker.wake();
-            }
-        });
-    }
-
-    #[test]
     fn a_ring_refuses_other_operations() {
         let Some(mut ring) = ring() else { return };
         std::thread::spawn(move || {
@@ -700,19 +676,6 @@ mod tests {
             }
             let more = ring.ring.submitter().register_files(&[0]).unwrap_err();
             assert_eq!(more.raw_os_error(), Some(libc::EACCES), "nor more files");
-        })
-        .join()
-        .unwrap();
-    }
-
-    #[test]
-    fn slots_are_refused_before_the_mount() {
-        let Some(mut ring) = ring() else { return };
-        std::thread::spawn(move || {
-            ring.enable().unwrap();
-            let slot = ring.slot(QueueIndex(0), 4096).unwrap();
-            assert!(ring.register(slot).is_err());
-            assert!(ring.held.iter().all(|held| matches!(held, Holder::Free)));
         })
         .join()
         .unwrap();

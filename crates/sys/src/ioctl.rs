@@ -87,16 +87,6 @@ mod tests {
     use rustix::fs::OFlags;
 
     #[test]
-    fn numbers() {
-        // As include/uapi/linux/fs.h gives them on 64-bit machines.
-        assert_eq!(FS_IOC_GETFLAGS, 0x8008_6601);
-        assert_eq!(FS_IOC_SETFLAGS, 0x4008_6602);
-        assert_eq!(FS_IOC_GETVERSION, 0x8008_7601);
-        assert_eq!(FS_IOC_FSGETXATTR, 0x801c_581f);
-        assert_eq!(FS_IOC_FSSETXATTR, 0x401c_5820);
-    }
-
-    #[test]
     fn other_commands_are_refused() {
         let place = directory();
         let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);

@@ -85,39 +85,3 @@ pub fn unescape_field(field: &[u8]) -> Vec<u8> {
     }
     bytes
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_ground::{directory, in_a_thread, open, root};
-    use rustix::fs::OFlags;
-    use rustix::io::Errno;
-    use rustix::mount::{MountFlags, mount, mount_change};
-
-    #[test]
-    fn read_only_is_set_and_cleared() {
-        let Some(()) = root() else { return };
-        let place = directory();
-        in_a_thread(|| {
-            // The mount ends with the namespace, and that with the thread.
-            crate::cred::unshare_mount_namespace().unwrap();
-            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-            mount_change("/", private).unwrap();
-            mount("none", place.path(), "tmpfs", MountFlags::empty(), c"").unwrap();
-            let root = open(place.path(), OFlags::DIRECTORY);
-            let read_only = MountAttrFlags::MOUNT_ATTR_RDONLY;
-            let (none, same) = (MountAttrFlags::empty(), MountPropagationFlags::empty());
-            let change = |set, clear| {
-                mount_setattr(&root, c"", AT_EMPTY_PATH | AT_RECURSIVE, set, clear, same)
-            };
-            let file = place.path().join("file");
-            change(read_only, none).unwrap();
-            let error = std::fs::write(&file, "").unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
-            change(none, read_only).unwrap();
-            std::fs::write(&file, "").unwrap();
-            let other = mount_setattr(&root, c"file", 0, read_only, none, same);
-            assert_eq!(other, Err(Errno::INVAL));
-        });
-    }
-}

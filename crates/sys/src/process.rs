@@ -32,23 +32,3 @@ pub fn new_session_keyring() -> Result<()> {
         unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, unnamed) };
     check(answer).map(drop)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
-    use std::os::fd::AsRawFd;
-
-    #[test]
-    fn marks_the_range_and_leaves_it_open() {
-        let file = std::fs::File::open("/").unwrap();
-        let other = std::fs::File::open("/").unwrap();
-        fcntl_setfd(&file, FdFlags::empty()).unwrap();
-        fcntl_setfd(&other, FdFlags::empty()).unwrap();
-        let number = file.as_raw_fd().cast_unsigned();
-        close_range_on_exec(number, number).unwrap();
-        assert_eq!(fcntl_getfd(&file), Ok(FdFlags::CLOEXEC));
-        assert_eq!(fcntl_getfd(&other), Ok(FdFlags::empty()));
-        assert_eq!(close_range_on_exec(number, number - 1), Err(Errno::INVAL));
-    }
-}

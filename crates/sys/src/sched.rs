@@ -153,19 +153,6 @@ mod tests {
     use crate::signal::current_thread_id;
     use crate::test_ground::{in_a_thread, root, skipped};
 
-    /// Field 41 of `/proc/self/task/TID/stat`.
-    fn policy() -> i32 {
-        let path = format!("/proc/self/task/{}/stat", current_thread_id().as_raw());
-        let stat = std::fs::read_to_string(path).unwrap();
-        let fields = stat.rsplit_once(')').unwrap().1;
-        fields
-            .split_whitespace()
-            .nth(41 - 3)
-            .unwrap()
-            .parse()
-            .unwrap()
-    }
-
     #[test]
     fn a_process_that_ends_leaves_the_idle_class() {
         let Some(()) = root() else { return };
@@ -186,23 +173,6 @@ mod tests {
     }
 
     #[test]
-    fn prompt_threads_have_short_slices_and_their_nice_value() {
-        in_a_thread(|| {
-            let me = current_thread_id();
-            let others = attributes(me).unwrap().sched_runtime;
-            // The test process may have a nice value already.
-            let nice = rustix::process::nice(3).unwrap();
-            set_class(me, Class::Prompt).unwrap();
-            let now = attributes(me).unwrap();
-            assert_eq!((now.sched_nice, policy()), (nice, libc::SCHED_OTHER));
-            if now.sched_runtime == others {
-                return skipped("the scheduler has no slices for single threads");
-            }
-            assert_eq!(now.sched_runtime, SLICE_NS);
-        });
-    }
-
-    #[test]
     fn rlimit_nice_lets_threads_return_without_capabilities() {
         let Some(()) = root() else { return };
         in_a_thread(|| {
@@ -216,6 +186,36 @@ mod tests {
             let me = current_thread_id();
             set_class(me, Class::Idle).unwrap();
             set_class(me, Class::Prompt).unwrap();
+        });
+    }
+
+    /// Field 41 of `/proc/self/task/TID/stat`.
+    fn policy() -> i32 {
+        let path = format!("/proc/self/task/{}/stat", current_thread_id().as_raw());
+        let stat = std::fs::read_to_string(path).unwrap();
+        let fields = stat.rsplit_once(')').unwrap().1;
+        fields
+            .split_whitespace()
+            .nth(41 - 3)
+            .unwrap()
+            .parse()
+            .unwrap()
+    }
+
+    #[test]
+    fn prompt_threads_have_short_slices_and_their_nice_value() {
+        in_a_thread(|| {
+            let me = current_thread_id();
+            let others = attributes(me).unwrap().sched_runtime;
+            // The test process may have a nice value already.
+            let nice = rustix::process::nice(3).unwrap();
+            set_class(me, Class::Prompt).unwrap();
+            let now = attributes(me).unwrap();
+            assert_eq!((now.sched_nice, policy()), (nice, libc::SCHED_OTHER));
+            if now.sched_runtime == others {
+                return skipped("the scheduler has no slices for single threads");
+            }
+            assert_eq!(now.sched_runtime, SLICE_NS);
         });
     }
 }

@@ -240,34 +240,6 @@ impl AsFd for SignalFd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::in_a_thread;
-
-    /// Sends it to the calling thread alone; it is pending when this returns.
-    fn to_this_thread(signal: i32) {
-        // SAFETY: the tests send what they blocked.
-        assert_eq!(unsafe { libc::raise(signal) }, 0);
-    }
-
-    #[test]
-    fn the_interrupt_wakes_a_sleeping_thread() {
-        install_interrupt_handler().unwrap();
-        install_interrupt_handler().unwrap();
-        let (reader, _writer) = rustix::pipe::pipe().unwrap();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            let sleeper = scope.spawn(|| {
-                sender.send(current_thread_id()).unwrap();
-                rustix::io::read(&reader, &mut [0; 1])
-            });
-            let thread = receiver.recv().unwrap();
-            assert_ne!(thread, current_thread_id());
-            while !sleeper.is_finished() {
-                let _ = interrupt_thread(thread);
-                std::thread::sleep(std::time::Duration::from_millis(2));
-            }
-            assert_eq!(sleeper.join().unwrap(), Err(Errno::INTR));
-        });
-    }
 
     /// Needs a process of its own, without the handler.
     #[test]
@@ -288,45 +260,5 @@ mod tests {
         let still = unsafe { libc::signal(interrupt_signal(), libc::SIG_DFL) };
         assert_eq!(still, handler);
         install_interrupt_handler().unwrap();
-    }
-
-    #[test]
-    fn signals_are_read() {
-        in_a_thread(|| {
-            let signals = SignalFd::block_and_open(&[SIGUSR1, SIGHUP]).unwrap();
-            to_this_thread(SIGHUP);
-            let pid = rustix::process::getpid().as_raw_nonzero().get();
-            let number = SIGHUP;
-            let by_kernel = false;
-            let expected = Signal {
-                number,
-                pid,
-                by_kernel,
-            };
-            assert_eq!(signals.read(), Ok(expected));
-            to_this_thread(SIGUSR1);
-            assert_eq!(signals.read().map(|signal| signal.number), Ok(SIGUSR1));
-            let flags = rustix::fs::fcntl_getfl(&signals).unwrap();
-            rustix::fs::fcntl_setfl(&signals, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
-            assert_eq!(signals.read(), Err(Errno::AGAIN));
-        });
-    }
-
-    #[test]
-    fn masks_are_changed_for_the_signals_given() {
-        in_a_thread(|| {
-            let blocked = |signal: i32| {
-                let mask = crate::test_ground::thread_status("SigBlk");
-                u64::from_str_radix(&mask, 16).unwrap() >> (signal - 1) & 1 == 1
-            };
-            block(&[SIGUSR2]).unwrap();
-            let _signals = SignalFd::block_and_open(&[SIGTERM]).unwrap();
-            assert!(blocked(SIGTERM) && blocked(SIGUSR2));
-            unblock(&[SIGUSR2]).unwrap();
-            assert!(blocked(SIGTERM) && !blocked(SIGUSR2));
-        });
-        assert_eq!(block(&[0]).err(), Some(Errno::INVAL));
-        let refused = SignalFd::block_and_open(&[SIGTERM, 65]).err();
-        assert_eq!(refused, Some(Errno::INVAL));
     }
 }

@@ -64,7 +64,7 @@ pub fn remove(descriptor: impl AsFd, name: &CStr) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{in_a_thread, open, root};
+    use crate::test_ground::{open, root};
     use rustix::fs::OFlags;
     use rustix::io::Errno;
     use std::os::fd::BorrowedFd;
@@ -100,32 +100,6 @@ mod tests {
         remove(descriptor, name).unwrap();
         assert_eq!(remove(descriptor, name), Err(Errno::NODATA));
         assert!(names(descriptor).is_empty());
-    }
-
-    /// A thread that acts as another user still finds its own descriptors below `/proc`, although the change
-    /// of user made the process undumpable and those files root's.
-    #[test]
-    fn works_as_another_user() {
-        const CALLER: u32 = 54321;
-        let Some(()) = root() else { return };
-        let place = crate::test_ground::directory();
-        let path = place.path().join("file");
-        std::fs::write(&path, b"content").unwrap();
-        std::os::unix::fs::chown(&path, Some(CALLER), None).unwrap();
-        let file = open(&path, OFlags::PATH);
-        in_a_thread(|| {
-            crate::cred::set_fsuid(CALLER).unwrap();
-            set(&file, c"user.test", b"mine", 0).unwrap();
-            assert_eq!(get(&file, c"user.test", &mut [0; 8]), Ok(4));
-            crate::attr::chmod(&file, 0o600).unwrap();
-            crate::attr::truncate(&file, 2).unwrap();
-            crate::proc_fd::reopen(file.as_fd(), OFlags::RDWR).unwrap();
-        });
-        in_a_thread(|| {
-            crate::cred::set_fsuid(CALLER + 1).unwrap();
-            assert_eq!(get(&file, c"user.test", &mut [0; 8]), Err(Errno::ACCESS));
-            assert_eq!(crate::attr::truncate(&file, 0), Err(Errno::ACCESS));
-        });
     }
 
     /// Needs a process of its own, which works in the directory of links.

@@ -80,6 +80,7 @@ mod attributes;
 mod calls;
 mod carrier;
 mod client;
+mod late;
 mod listing;
 mod random;
 mod setup;
@@ -100,6 +101,7 @@ pub use carrier::{Carrier, InProcess};
 pub use client::{
     Caller, Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE, OFFERED_WITH_WINDOW,
 };
+pub use late::{LateCall, LateCalls, When};
 pub use listing::Listed;
 pub use random::Random;
 pub use setup::{Need, Setup, Tree};

@@ -5,6 +5,7 @@
 
 #![allow(missing_docs, reason = "names say most")]
 
+use crate::late::{LateCalls, When};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -14,9 +15,9 @@ use std::time::Duration;
 use thrufs::layout::Attr;
 use thrufs::{
     Attributes, Context, DirectorySink, Entry, Errno, Features, FileHandle, FileSystem, Generation,
-    InitFlags, LockArgs, LockOwner, LowerFile, MapArgs, MappedFile, Name, Negotiation, NewNode,
-    NodeId, Notifier, Opcode, OpenArgs, OpenReplyFlags, Opened, ReadAnswer, ReadArgs, ReadReply,
-    Result, Services, SetAttr, Unique, WriteArgs, WriteSource,
+    InitFlags, LateAnswer, LockArgs, LockOwner, LowerFile, MapArgs, MappedFile, Name, Negotiation,
+    NewNode, NodeId, Notifier, Opcode, OpenArgs, OpenReplyFlags, Opened, ReadAnswer, ReadArgs,
+    ReadReply, Result, Services, SetAttr, Unique, WriteArgs, WriteSource,
 };
 
 /// Longer than any test waits; for the threads of one that has failed.
@@ -188,6 +189,7 @@ impl Asked<'_> {
 }
 
 type Hook = Box<dyn Fn(&Asked<'_>) -> Result<()> + Send + Sync>;
+type WhenOf = Box<dyn Fn(&Asked<'_>) -> When + Send + Sync>;
 type Map = Box<dyn Fn(NodeId) -> Result<MappedFile> + Send + Sync>;
 
 /// How files are served.
@@ -200,6 +202,8 @@ pub struct Settings {
     pub unlisted: bool,
     /// Called with each request but FORGET, on the thread that carries it out.
     pub hook: Option<Hook>,
+    /// When LOOKUP, GETATTR, OPEN, READ, WRITE and READDIR are answered; at once by default.
+    pub when: Option<WhenOf>,
     pub names_valid: Duration,
     /// Answers SETUPMAPPING.
     pub map: Option<Map>,
@@ -215,6 +219,8 @@ pub struct Files {
     settings: Settings,
     /// For requests that a hook lets wait.
     pub gate: Gate,
+    /// Requests that are answered later.
+    pub late: LateCalls,
     /// What every lock waits for.
     pub lock: HeldLock,
     /// A session is neither saved nor restored.
@@ -270,6 +276,16 @@ impl Files {
         }
     }
 
+    fn list(&self, offset: u64, sink: &mut DirectorySink<'_>) -> Result<()> {
+        let files = self.all.lock().unwrap();
+        for (next, name) in (1..).zip(files.keys()).skip(offset as usize) {
+            if !sink.entry(next + FIRST, next, 0, name) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     pub fn serve(self: &Arc<Files>) -> MemoryFs {
         self.serve_known(&[])
     }
@@ -308,6 +324,17 @@ impl MemoryFs {
         name: &[u8],
         handle: FileHandle,
     ) -> Result<()> {
+        self.ask_when(context, node, name, handle).map(drop)
+    }
+
+    /// The same, for a request that may be answered later.
+    fn ask_when(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        name: &[u8],
+        handle: FileHandle,
+    ) -> Result<When> {
         let opcode = context.opcode();
         *self.files.calls.lock().unwrap().entry(opcode).or_default() += 1;
         let asked = Asked {
@@ -319,8 +346,21 @@ impl MemoryFs {
             fs: self,
             name,
         };
-        let hook = self.files.settings.hook.as_ref();
-        hook.map_or(Ok(()), |hook| hook(&asked))
+        let Settings { hook, when, .. } = &self.files.settings;
+        hook.as_ref().map_or(Ok(()), |hook| hook(&asked))?;
+        Ok(when.as_ref().map_or(When::Now, |when| when(&asked)))
+    }
+
+    /// Asks, and answers when the settings say so.
+    fn answer<T: LateAnswer>(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        name: &[u8],
+        result: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let when = self.ask_when(context, node, name, FileHandle(0))?;
+        self.files.late.answer(context, when, result)
     }
 
     /// Calls `act` with the file of a node.
@@ -346,6 +386,14 @@ impl MemoryFs {
             },
             timeout: file.valid,
         })
+    }
+
+    /// Lists the names on another thread.
+    fn list_later(&self, context: &Context<'_>, offset: u64) -> Result<()> {
+        let late = context.answer_later()?;
+        let files = Arc::clone(&self.files);
+        std::thread::spawn(move || late.list(|sink| files.list(offset, sink)));
+        Err(Errno::LATER)
     }
 
     fn entry(&self, name: &[u8]) -> Result<Entry> {
@@ -441,8 +489,9 @@ impl FileSystem for MemoryFs {
     }
 
     fn lookup(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
-        self.ask(context, parent, name.as_bytes())?;
-        self.entry(name.as_bytes())
+        self.answer(context, parent, name.as_bytes(), || {
+            self.entry(name.as_bytes())
+        })
     }
 
     fn forget(&self, node: NodeId, count: u64) {
@@ -457,8 +506,7 @@ impl FileSystem for MemoryFs {
         node: NodeId,
         _: Option<FileHandle>,
     ) -> Result<Attributes> {
-        self.ask(context, node, b"")?;
-        self.attributes(node)
+        self.answer(context, node, b"", || self.attributes(node))
     }
 
     fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
@@ -473,11 +521,12 @@ impl FileSystem for MemoryFs {
     }
 
     fn open(&self, context: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
-        self.ask(context, node, b"")?;
-        Ok(Opened {
-            flags: self.files.settings.open_flags,
+        let flags = self.files.settings.open_flags;
+        let opened = Opened {
+            flags,
             ..Opened::default()
-        })
+        };
+        self.answer(context, node, b"", || Ok(opened))
     }
 
     fn create(
@@ -502,7 +551,13 @@ impl FileSystem for MemoryFs {
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        self.ask_by(context, node, b"", args.handle)?;
+        let when = self.ask_when(context, node, b"", args.handle)?;
+        let from = |file: &File| file.data[file.data.len().min(args.offset as usize)..].to_vec();
+        if when != When::Now {
+            let read = || self.with(node, |file| from(file));
+            let later = self.files.late.answer(context, when, read);
+            return later.map(|data| reply.bytes(&data));
+        }
         self.with(node, |file| match &file.lower {
             Some(lower) => reply.file(Arc::clone(lower), args.offset),
             None => reply.bytes(&file.data[file.data.len().min(args.offset as usize)..]),
@@ -516,8 +571,7 @@ impl FileSystem for MemoryFs {
         args: &WriteArgs,
         source: WriteSource<'_>,
     ) -> Result<usize> {
-        self.ask(context, node, b"")?;
-        self.with(node, |file| {
+        let write = |file: &mut File| {
             if let Some(lower) = &file.lower {
                 return source.write_to(lower, args.offset);
             }
@@ -525,7 +579,8 @@ impl FileSystem for MemoryFs {
             let end = file.data.len().max(start + source.len());
             file.data.resize(end, 0);
             Ok(source.copy_to(&mut file.data[start..]))
-        })?
+        };
+        self.answer(context, node, b"", || self.with(node, write)?)
     }
 
     fn flush(
@@ -550,17 +605,14 @@ impl FileSystem for MemoryFs {
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
-        self.ask(context, node, b"")?;
+        let when = self.ask_when(context, node, b"", FileHandle(0))?;
+        if when != When::Now {
+            return self.list_later(context, offset);
+        }
         if self.files.settings.unlisted {
             return Ok(());
         }
-        let files = self.files.all.lock().unwrap();
-        for (next, name) in (1..).zip(files.keys()).skip(offset as usize) {
-            if !sink.entry(next + FIRST, next, 0, name) {
-                break;
-            }
-        }
-        Ok(())
+        self.files.list(offset, sink)
     }
 
     fn setlk(

@@ -74,7 +74,11 @@ pub fn run(
     if let Some(code) = helper::run_if_started() {
         return code;
     }
-    let arguments = Arguments::from_iter(arguments);
+    let mut arguments = Arguments::from_iter(arguments);
+    // As in programs of libtest.
+    let threads = std::env::var("RUST_TEST_THREADS");
+    let threads = threads.ok().and_then(|threads| threads.parse().ok());
+    arguments.test_threads = arguments.test_threads.or(threads);
     let cases = posix::all();
     let setups = setups.into_iter();
     let grounds: Vec<_> = setups.map(|it| Arc::new(Ground::new(it))).collect();

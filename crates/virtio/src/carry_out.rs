@@ -1,12 +1,15 @@
 //! Executes one request that was read, on any thread: on the queue's or a helper's where it does not block,
-//! else on one of the blocking pool, which returns it by the [`Mailbox`].
+//! else on one of the blocking pool, which returns it by the [`Mailbox`]. A request that the file system answers
+//! later is with no thread until then, and is returned by the thread that gives the answer.
 
 use crate::mailbox::Mailbox;
 use crate::session::GuestSession;
-use crate::slot::Slot;
+use crate::slot::{Away, Slot};
 use std::sync::Arc;
 use thrufs::serving::BlockingJob;
-use thrufs::{Errno, FileReply, FileSystem, Metrics, Outcome, Wait, WindowReply};
+use thrufs::{
+    Errno, FileReply, FileSystem, LateRequest, LateTarget, Metrics, Outcome, Wait, WindowReply,
+};
 
 /// What is left to be done of a request.
 #[derive(Debug)]
@@ -28,7 +31,8 @@ pub(crate) struct Sleeping<F: FileSystem> {
 
 impl<F: FileSystem> Sleeping<F> {
     /// Executes it to its end, blocking where needed. The session is dropped before the result is returned.
-    pub(crate) fn carry_out(mut self) -> Slot {
+    /// `None` when it is answered later.
+    pub(crate) fn carry_out(mut self) -> Option<Slot> {
         let dispatcher = self.session.dispatcher();
         match &self.left {
             Some(Left::File(file_reply)) => {
@@ -39,11 +43,14 @@ impl<F: FileSystem> Sleeping<F> {
             None => {
                 // The attempt without blocking had no effect, and may have seen nothing for `look_before`.
                 self.slot.begin(dispatcher, true);
-                self.slot.answer(dispatcher);
+                if let Some(later) = self.slot.execute(dispatcher) {
+                    Late::new(self.slot, &self.session, &self.mailbox, later).keep();
+                    return None;
+                }
             }
         }
         self.slot.answered();
-        self.slot
+        Some(self.slot)
     }
 
     /// Completes a request after the window was changed, or could not be.
@@ -56,13 +63,12 @@ impl<F: FileSystem> Sleeping<F> {
     }
 
     /// Executes it on the queue's thread, because the blocking pool has refused it.
-    pub(crate) fn carry_out_here(mut self) -> Slot {
-        if !self.wait.is_for_lock() {
+    pub(crate) fn carry_out_here(mut self) -> Option<Slot> {
+        let Some(errno) = self.wait.refusal() else {
             return self.carry_out();
-        }
-        // The queue's thread must not wait for a lock: the unlock may come by this queue.
-        self.slot.refuse(self.session.dispatcher(), Errno::ENOLCK);
-        self.slot
+        };
+        self.slot.refuse(self.session.dispatcher(), errno);
+        Some(self.slot)
     }
 }
 
@@ -74,13 +80,67 @@ impl<F: FileSystem> BlockingJob for Sleeping<F> {
     fn run(self) -> impl FnOnce() {
         let mailbox = Arc::clone(&self.mailbox);
         let slot = self.carry_out();
-        move || mailbox.give_back(slot)
+        move || {
+            if let Some(slot) = slot {
+                mailbox.give_back(slot);
+            }
+        }
+    }
+}
+
+/// A request that is answered later.
+pub(crate) struct Late<F: FileSystem> {
+    reply: LateReply<F>,
+    later: LateRequest,
+}
+
+impl<F: FileSystem> Late<F> {
+    fn new(
+        slot: Slot,
+        session: &Arc<GuestSession<F>>,
+        mailbox: &Arc<Mailbox>,
+        later: LateRequest,
+    ) -> Late<F> {
+        let reply = LateReply {
+            slot,
+            session: Arc::clone(session),
+            mailbox: Arc::clone(mailbox),
+        };
+        Late { reply, later }
+    }
+
+    /// Its entry in the list of requests that are not on the queue's thread. As a request that waits for a device:
+    /// a queue that is stopped waits for the answer.
+    pub(crate) fn away(&self) -> Away {
+        self.reply.slot.away(Wait::Io)
+    }
+
+    /// Has it returned by whoever gives the answer. It is listed as away.
+    pub(crate) fn keep(self) {
+        self.later.keep(Box::new(self.reply));
+    }
+}
+
+struct LateReply<F: FileSystem> {
+    slot: Slot,
+    session: Arc<GuestSession<F>>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl<F: FileSystem> LateTarget for LateReply<F> {
+    fn send(mut self: Box<Self>, head: &[u8], data: &[u8]) {
+        self.slot.send_later(self.session.dispatcher(), head, data);
+        self.slot.answered();
+        // First the session: see `Sleeping::carry_out`.
+        drop(self.session);
+        self.mailbox.give_back(self.slot);
     }
 }
 
 pub(crate) enum Carried<F: FileSystem> {
     Out(Slot),
     Asleep(Sleeping<F>),
+    Later(Late<F>),
 }
 
 /// Executes a request that was read, unless it would block.
@@ -105,6 +165,9 @@ pub(crate) fn carry_out<F: FileSystem>(
             }
             metrics.count_deferred();
             (Wait::Io, Some(Left::File(file_reply)))
+        }
+        Outcome::Later(later) => {
+            return Carried::Later(Late::new(slot, session, mailbox, later));
         }
         Outcome::Window(reply) => (Wait::Window, Some(Left::Window(reply))),
     };

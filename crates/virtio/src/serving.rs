@@ -231,15 +231,21 @@ impl<M: MakeFileSystem> Serving<M> {
         let sleeping = match carry_out(session, &self.start.mailbox, &self.shared.metrics, slot) {
             Carried::Out(slot) => return self.start.queue.finish(slot),
             Carried::Asleep(sleeping) => sleeping,
+            Carried::Later(late) => {
+                self.start.queue.away.push(late.away());
+                late.keep();
+                return Ok(());
+            }
         };
         let away = sleeping.slot.away(sleeping.wait);
         match self.shared.send_away(sleeping) {
-            None => {
-                self.start.queue.away.push(away);
-                Ok(())
-            }
-            Some(refused) => self.start.queue.finish(refused.carry_out_here()),
+            None => self.start.queue.away.push(away),
+            Some(refused) => match refused.carry_out_here() {
+                Some(slot) => return self.start.queue.finish(slot),
+                None => self.start.queue.away.push(away),
+            },
         }
+        Ok(())
     }
 
     fn notify_guest(&mut self) -> Result<(), Broken> {

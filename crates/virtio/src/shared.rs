@@ -37,7 +37,9 @@ impl<M: MakeFileSystem> Shared<M> {
                 window.take(sleeping);
                 None
             }
-            (_, Wait::Io | Wait::Lock { .. } | Wait::Window) => self.pool.take(sleeping).err(),
+            (_, Wait::Io | Wait::Late | Wait::Lock { .. } | Wait::Window) => {
+                self.pool.take(sleeping).err()
+            }
         }
     }
 }

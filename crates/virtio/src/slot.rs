@@ -14,8 +14,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{
-    Begun, Dispatcher, Errno, FileReply, FileSystem, Message, Opcode, Outcome, Repeat, Wait,
-    WindowReply, WriteSource,
+    Begun, Dispatcher, Errno, FileReply, FileSystem, LateRequest, Message, Opcode, Outcome, Repeat,
+    Wait, WindowReply, WriteSource,
 };
 use thrufs_abi::layout::OutHeader;
 use thrufs_sys::buffer::PageBuffer;
@@ -195,16 +195,41 @@ impl Slot {
         self.with_message(|message, reply| dispatcher.dispatch(message, reply, may_block))
     }
 
-    /// Executes the request, blocking where needed.
+    /// Executes an INIT or DESTROY, which no file system answers later, or a request outside of a session.
     pub(crate) fn answer<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>) {
+        let later = self.execute(dispatcher);
+        debug_assert!(later.is_none(), "{later:?}");
+    }
+
+    /// Executes the request, blocking where needed, unless it is answered later.
+    pub(crate) fn execute<F: FileSystem>(
+        &mut self,
+        dispatcher: &Dispatcher<F>,
+    ) -> Option<LateRequest> {
         match self.dispatch(dispatcher, true) {
             Outcome::Reply(length) => self.send(dispatcher, length),
             Outcome::File(file_reply) => {
                 self.send_file(dispatcher, &file_reply, true);
             }
             Outcome::Window(reply) => self.send_window(dispatcher, &reply, Err(Errno::EIO)),
+            Outcome::Later(later) => return Some(later),
             Outcome::Silent | Outcome::Defer(_) => {}
         }
+        None
+    }
+
+    /// Sends a reply that came later.
+    pub(crate) fn send_later<F: FileSystem>(
+        &mut self,
+        dispatcher: &Dispatcher<F>,
+        head: &[u8],
+        data: &[u8],
+    ) {
+        let length = head.len() + data.len();
+        // The dispatcher gives no more data than a request may have: see `REPLY_BYTES_MAX`.
+        self.reply[..head.len()].copy_from_slice(head);
+        self.reply[head.len()..length].copy_from_slice(data);
+        self.send(dispatcher, length);
     }
 
     /// Replies with an error instead.

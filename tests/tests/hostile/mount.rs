@@ -2,20 +2,10 @@
 //! middle, while another uses the mount, and files beneath are moved.
 
 use super::{StopAll, clean, descriptors, has_failed, snapshot, status};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use thrufs_testing::Random;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::programs;
+use rustix::fs::renameat_with;
+use std::os::unix::fs::OpenOptionsExt;
+use thrufs_tests::prelude::*;
 use thrufs_tests::property::PATHS;
-use thrufs_tests::server::Server;
-use thrufs_tests::wait_until;
 
 /// Of misbehaving processes: root, and ordinary users.
 const USERS: [&str; 3] = ["0", "4001", "4002"];
@@ -57,7 +47,7 @@ impl Hour<'_> {
         while self.goes_on() {
             let seed = (random.number() as u32).to_string();
             let process = programs::start_helper(&["storm", place, &seed, user]);
-            std::thread::sleep(Duration::from_millis(1 + random.number() % LIFE_MS_MAX));
+            thread::sleep(Duration::from_millis(1 + random.number() % LIFE_MS_MAX));
             // It can be killed whatever it waits for.
             process.kill();
             self.lives.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +74,7 @@ impl Hour<'_> {
                     .open(one)
                     .and_then(|mut file| file.write_all(b"from beneath")),
             };
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -104,7 +94,7 @@ impl Hour<'_> {
         let (supervisor, worker) = (self.server.pid(), self.server.worker());
         let mut most = (0, 0, 0);
         while Instant::now() < deadline && self.goes_on() {
-            std::thread::sleep(Duration::from_millis(200));
+            thread::sleep(Duration::from_millis(200));
             clean(self.ground.source());
             assert_eq!(self.server.worker(), worker, "no other has taken its place");
             let now = (
@@ -184,7 +174,7 @@ fn a_hostile_time(options: &str) {
         rounds: AtomicU64::new(0),
     };
     let hour = &hour;
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| hour.use_it(&place));
         scope.spawn(move || hour.move_beneath(seed));
         for (number, user) in USERS.into_iter().enumerate() {

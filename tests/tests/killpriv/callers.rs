@@ -1,9 +1,8 @@
 //! The callers that change the file.
 
-use std::thread;
-
 use thrufs_sys::cred::{self, Capabilities};
-use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM};
+use thrufs_testing::user::{MEMBER, TEAM};
+use thrufs_tests::prelude::*;
 
 /// The files' group: [`MEMBER`] alone is in it.
 pub const GROUP: u32 = TEAM;

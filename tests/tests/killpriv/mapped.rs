@@ -1,20 +1,10 @@
 //! Programs of root on a mount that shows another owner (`uid=`): a store through a shared map drops
 //! nothing, so the open for writing does.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use thrufs_tests::skip_if;
-
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_testing::user::ALICE;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
-
 use crate::callers::Caller;
 use crate::operations::{CONTENT, Operation, Target};
 use crate::privileges::{Bits, Left};
+use thrufs_tests::prelude::*;
 
 fn set_privileges(beneath: &Path) {
     Bits::CapabilityAndSetUser.set(beneath);

@@ -1,23 +1,13 @@
 //! Every operation by every caller on every file, through the mount and beneath.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
-use thrufs_tests::skip_if;
-
-use rustix::fs::Mode;
-use rustix::io::Errno;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
-
 use crate::callers::{Caller, GROUP, OWNER};
 use crate::differences::{self, Named};
 use crate::operations::{BLOCK, CONTENT, Operation, Target, write_aligned};
 use crate::privileges::{Bits, Left};
 use crate::ways::Way;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use thrufs_tests::prelude::*;
 
 /// When the bits were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,7 +149,7 @@ fn make_pair(mounted: &Mounted, order: Order, cell: Cell) -> Pair {
     let beneath = mounted.source().join("served").join(&name);
     for path in [&native, &beneath] {
         fs::write(path, CONTENT).unwrap();
-        std::os::unix::fs::chown(path, Some(OWNER), Some(GROUP)).unwrap();
+        chown(path, Some(OWNER), Some(GROUP)).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(bits.mode() & 0o777)).unwrap();
     }
     Pair {

@@ -1,18 +1,12 @@
 //! What is done to the file.
 
-use std::fs::File;
-use std::io::IoSlice;
-use std::path::Path;
-
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags, removexattr};
+use crate::callers::{Caller, GROUP, OWNER};
+use rustix::fs::{AtFlags, FallocateFlags, Gid, Uid, removexattr};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use std::io::IoSlice;
 use thrufs_testing::fence::truncate::truncate;
-use thrufs_testing::user::BOB;
-use thrufs_tests::acl;
-
-use crate::callers::{Caller, GROUP, OWNER};
+use thrufs_tests::prelude::*;
 
 /// What a file holds at first, so that a block can be overwritten.
 pub const CONTENT: [u8; 8192] = [b'o'; 8192];
@@ -142,7 +136,7 @@ pub fn write_aligned(file: &File) -> Outcome {
 }
 
 fn store(file: &File) -> Outcome {
-    let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap();
+    let errno = |error: io::Error| Errno::from_io_error(&error).unwrap();
     let mut map = Mapping::new(file, 4096, Sharing::Shared).map_err(errno)?;
     map.store(0, b"mapped");
     map.sync().map_err(errno)

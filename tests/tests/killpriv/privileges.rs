@@ -1,9 +1,7 @@
 //! The privileges of a file, before and after a change.
 
-use std::path::Path;
-
-use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
+use thrufs_tests::prelude::*;
 
 const CAPABILITY: &str = "security.capability";
 

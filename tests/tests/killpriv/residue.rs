@@ -1,19 +1,8 @@
 //! Bits set beneath while the kernel above has cached that there are none: how long they outlive writes by
 //! a caller without CAP_FSETID, on each data path.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::PathBuf;
-use std::thread;
-use std::time::Duration;
-use thrufs_tests::skip_if;
-
-use thrufs_testing::user::ALICE;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
-
 use crate::privileges::{Bits, Left};
+use thrufs_tests::prelude::*;
 
 /// Validity of attributes where a test waits for its end.
 const TIMEOUT: Duration = Duration::from_millis(300);

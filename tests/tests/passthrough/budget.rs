@@ -1,13 +1,9 @@
 //! Far more open files than descriptors: registrations and descriptors are evicted and made again,
 //! unnoticed.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
-
-use thrufs_tests::lower::Lower;
-
 use crate::ground::on_each;
+use std::os::fd::AsRawFd;
+use thrufs_tests::prelude::*;
 
 const FILES: usize = 300;
 

@@ -1,23 +1,8 @@
 //! Files without passthrough are cached, and the log says why, once.
 
-use std::ffi::CString;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::Path;
-use std::process::Command;
-use thrufs_tests::guard::Detach;
-use thrufs_tests::skip_if;
-
 use rustix::mount::MountFlags;
-use thrufs_test_report::skipped;
-use thrufs_testing::process::Process;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::programs;
-use thrufs_tests::server::Server;
-use thrufs_tests::transport::over_each;
-use thrufs_tests::wait_until;
+use std::ffi::CString;
+use thrufs_tests::prelude::*;
 
 fn use_files(dir: &Path) {
     for at in 0..5 {

@@ -1,9 +1,6 @@
 //! The settings of these tests.
 
-use thrufs_test_report::skipped;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::transport::over_each;
+use thrufs_tests::prelude::*;
 
 /// File systems on which all of it must work.
 pub(crate) const LOWERS: [Lower; 3] = [Lower::Tmpfs, Lower::Ext4, Lower::Overlay];

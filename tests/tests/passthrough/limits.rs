@@ -1,25 +1,15 @@
 //! What the kernel no longer checks under passthrough, and what it can only answer with EIO: both are
 //! checked at the open, with the lower file's own error.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_tests::guard::Detach;
-
+use crate::ground::{LOWERS, on_each};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Child;
 use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::wait_until;
-
-use crate::ground::{LOWERS, on_each};
+use thrufs_tests::prelude::*;
 
 fn open(path: &Path, flags: i32) -> io::Result<File> {
     let access = flags & libc::O_ACCMODE;

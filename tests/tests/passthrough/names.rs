@@ -1,13 +1,7 @@
 //! Names that go under passthrough. The POSIX cases have more of them (`unlinked`, `tmpfile`, `hard_link`).
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
-
-use rustix::fs::Mode;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
-
 use crate::ground::{LOWERS, on_each};
+use thrufs_tests::prelude::*;
 
 #[test]
 fn a_duplicate_writes_on_after_a_close() {

@@ -2,16 +2,8 @@
 //! none sees EIO, EBADF, ESTALE of an open file or a stale size; ESTALE of a name only a creating open may
 //! see, rarely.
 
-use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use thrufs_testing::process::Process;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::programs;
-
 use crate::ground::on_each;
+use thrufs_tests::prelude::*;
 
 const RACERS: u64 = 16;
 

@@ -1,22 +1,13 @@
 //! Proof of passthrough: the kernel sends no request for data.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-
-use rustix::fs::OFlags;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::tracer::Tracer;
-
 use crate::ground::{LOWERS, on_each, pattern};
+use thrufs_tests::prelude::*;
 
 fn tracer(mounted: &Mounted) -> Option<Tracer> {
     match Tracer::start(mounted.mnt()) {
         Ok(tracer) => Some(tracer),
         Err(error) => {
-            thrufs_test_report::skipped(format!("no tracing here: {error}"));
+            skipped(format!("no tracing here: {error}"));
             None
         }
     }
@@ -72,7 +63,7 @@ fn files_without_a_name_use_passthrough() {
         };
         let seen = tracer.count(|| {
             let flags = OFlags::TMPFILE | OFlags::RDWR;
-            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            let mode = Mode::from_raw_mode(0o600);
             let file = File::from(rustix::fs::open(mounted.mnt(), flags, mode).unwrap());
             file.write_all_at(b"content", 0).unwrap();
             let mut found = [0; 7];

@@ -1,11 +1,7 @@
 //! Sizes and times seen through the mount, directly after a change that the server never saw.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
-
 use crate::ground::{LOWERS, on_each};
+use thrufs_tests::prelude::*;
 
 #[track_caller]
 fn agree(mnt: &Path, source: &Path) {

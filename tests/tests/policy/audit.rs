@@ -1,23 +1,14 @@
 //! One audit record for each open.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
-use rustix::mount::MountFlags;
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use thrufs_testing::user::ALICE;
-use thrufs_tests::guard::Detach;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::transport::over_each;
-
 use crate::samples;
 use crate::served::{REDACT, Served, audited_in, errno, open, put, with_policy};
+use rustix::fs::renameat_with;
+use rustix::mount::MountFlags;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use tempfile::TempDir;
+use thrufs_tests::prelude::*;
 
 const POLICY: &str = "audit-log = 'LOG'\n\
     [[rule]]\nname = 'eyes'\npath = ['audited', 'audited/**']\naction = 'audit'\n\
@@ -110,7 +101,7 @@ fn no_line_is_lost_among_many() {
     const OPENS: usize = 100;
     with_policy("", POLICY, fill, |served| {
         let lines = records(served, THREADS * OPENS, || {
-            std::thread::scope(|scope| {
+            thread::scope(|scope| {
                 for _ in 0..THREADS {
                     scope.spawn(|| {
                         for _ in 0..OPENS {

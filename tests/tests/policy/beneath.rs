@@ -1,17 +1,8 @@
 //! Changes beneath while a rule redacts.
 
-use std::fs::{self, File, OpenOptions};
-use std::path::Path;
-use std::thread;
-use std::time::Duration;
-
-use rustix::mount::UnmountFlags;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_testing::process::Process;
-use thrufs_tests::programs;
-
 use crate::samples;
 use crate::served::{REDACT, is_redacted, put, whole, with_policy};
+use thrufs_tests::prelude::*;
 
 /// Longer than the required age of a version.
 const SETTLED: Duration = Duration::from_millis(100);

@@ -1,12 +1,8 @@
 //! EBUSY: only for a file that is open in a way that shows what is now redacted.
 
-use std::fs::{self, File, OpenOptions};
-use std::path::Path;
-
-use thrufs_tests::wait_until;
-
 use crate::samples;
 use crate::served::{NOTHING, REDACT, errno, is_redacted, put, whole, with_policy};
+use thrufs_tests::prelude::*;
 
 const NAME: &str = "photos/a.jpg";
 

@@ -1,13 +1,7 @@
 //! Rules on callers.
 
-use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-
-use thrufs_testing::user::{ALICE, BOB};
-
 use crate::served::{errno, open, put, with_policy};
+use thrufs_tests::prelude::*;
 
 fn fill(source: &Path) {
     put(source, "file", b"content");
@@ -61,10 +55,10 @@ fn owners_are_those_of_the_host() {
     let policy = "[[rule]]\nowner = 104001\naction = 'deny'\n";
     let fill = |source: &Path| {
         put(source, "hers", b"");
-        std::os::unix::fs::chown(source.join("hers"), Some(104_001), Some(104_001)).unwrap();
+        chown(source.join("hers"), Some(104_001), Some(104_001)).unwrap();
         put(source, "bystander", b"");
-        std::os::unix::fs::chown(source.join("bystander"), Some(104_002), Some(104_002)).unwrap();
-        std::os::unix::fs::chown(source, Some(100_000), Some(100_000)).unwrap();
+        chown(source.join("bystander"), Some(104_002), Some(104_002)).unwrap();
+        chown(source, Some(100_000), Some(100_000)).unwrap();
         fs::set_permissions(source, fs::Permissions::from_mode(0o777)).unwrap();
     };
     let options = "uidmap=0:100000:65536,gidmap=0:100000:65536";

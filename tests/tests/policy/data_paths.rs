@@ -1,15 +1,9 @@
 //! The data path that a rule chooses, and what it costs.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-
-use thrufs_test_report::skipped;
-use thrufs_tests::tracer::{Requests, Tracer, requests};
-
 use crate::samples;
 use crate::served::{NOTHING, REDACT_IMAGES, errno, open, put, with_policy};
+use thrufs_tests::prelude::*;
+use thrufs_tests::tracer::{Requests, requests};
 
 /// Actions that choose the data path change nothing else.
 #[test]

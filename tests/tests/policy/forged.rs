@@ -1,20 +1,15 @@
 //! Redaction against a client without a kernel: any request at any time, with any node and handle that it
 //! has ever had. `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` its length.
 
-use std::fs;
-use std::path::Path;
-use std::sync::Arc;
-
-use thrufs::{Errno, NodeId};
+use crate::holds::{BY_NAME, printed};
+use crate::samples;
+use crate::served::put;
 use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_policy::{Accounts, Policy};
-use thrufs_testing::{Caller, Client, InProcess, Random};
-
-use crate::holds::{BY_NAME, printed};
-use crate::samples;
-use crate::served::{REDACT, put};
+use thrufs_testing::{Caller, Client, InProcess};
+use thrufs_tests::prelude::*;
 
 type Session = Client<InProcess<HostDir>>;
 
@@ -351,22 +346,4 @@ fn no_request_shows_redacted_content() {
         }
         assert!(done > steps / 20, "{done} of {steps} did anything");
     }
-}
-
-/// The size of one file through a handle of another.
-#[test]
-fn a_handle_of_another_file_does_not_change_a_redacted_one() {
-    let place = tempfile::tempdir().unwrap();
-    photographs(place.path());
-    let session = serve(place.path(), REDACT);
-    let root = session.root();
-    let [photo, other] = ["photos/a.jpg", "other/c"].map(|path| root.walk(path).unwrap());
-    let free = root.open(other, libc::O_RDWR).unwrap().fh;
-    for handle in [Some(free), None] {
-        let changed = root.setattr(photo, &size_through(handle, 100));
-        assert_eq!(changed.unwrap_err(), Errno::EACCES, "{handle:?}");
-    }
-    assert_eq!(fs::read(place.path().join("other/c")).unwrap(), b"words");
-    let length = samples::photograph().len() as u64;
-    assert_eq!(root.getattr(photo).unwrap().attr.size, length);
 }

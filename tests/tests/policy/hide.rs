@@ -1,12 +1,8 @@
 //! What a reload hides is absent at once, whatever the kernel has cached.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use thrufs_tests::guard::Detach;
-
-use rustix::fs::Dir;
-
 use crate::served::{NOTHING, errno, names, put, with_policy};
+use rustix::fs::Dir;
+use thrufs_tests::prelude::*;
 
 const POLICY: &str = "[[rule]]\npath = ['secret', '**/.*', '**/hidden']\naction = 'hide'\n";
 

@@ -1,18 +1,13 @@
 //! No reader sees what a redacting rule takes out, whatever is written and under whatever name: a test for each
 //! hole that there was. `forged` has all requests at random.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
-
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use thrufs_testing::fence::truncate::truncate;
-
 use crate::busy::until_free;
 use crate::samples::{is_clean, photograph};
 use crate::served::{REDACT, errno, held, is_redacted, open, put, raw, with_policy};
+use rustix::fs::AtFlags;
+use std::os::fd::AsRawFd;
+use thrufs_testing::fence::truncate::truncate;
+use thrufs_tests::prelude::*;
 
 /// The first example of the reference, as it is printed.
 pub fn printed() -> String {
@@ -223,7 +218,7 @@ fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
         let moved = rustix::fs::renameat(&holder.0, "a.jpg", CWD, &out);
         assert_eq!(raw(moved), libc::EXDEV);
         // What is to be found there otherwise leads back to it.
-        std::os::unix::fs::symlink("../photos/in", served.beneath("other/in")).unwrap();
+        symlink("../photos/in", served.beneath("other/in")).unwrap();
         for (_, path) in &photographs {
             until_free(path);
             assert!(is_redacted(path));

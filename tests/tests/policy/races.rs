@@ -1,17 +1,10 @@
 //! Many processes use one file under rules that change its data path.
 
-use std::fs;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_tests::connection::AbortOnPanic;
-
-use thrufs_testing::process::Process;
-use thrufs_tests::connection::Connection;
-use thrufs_tests::programs;
-
 use crate::samples;
 use crate::served::{NOTHING, REDACT, Served, put, with_policy};
+use thrufs_tests::connection::AbortOnPanic;
+use thrufs_tests::connection::Connection;
+use thrufs_tests::prelude::*;
 
 const PROCESSES: usize = 16;
 

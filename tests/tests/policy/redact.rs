@@ -1,19 +1,10 @@
 //! Readers and writers of redacted files, by every kind of I/O.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_tests::lower::Lower;
-use thrufs_tests::transport::over_each;
-use thrufs_tests::wait_until;
-
 use crate::samples;
 use crate::served::{
     REDACT, REDACT_IMAGES, Served, held, is_redacted, open, put, whole, with_policy,
 };
+use thrufs_tests::prelude::*;
 
 fn fill(source: &Path) {
     for (kind, bytes) in samples::all() {

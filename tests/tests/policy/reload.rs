@@ -1,24 +1,12 @@
 //! Reloads of a policy.
 
-use std::fs::{self, File};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
-use thrufs_tests::guard::Detach;
-use thrufs_tests::machine::{descriptors, status};
-
-use rustix::process::Signal;
-use thrufs_test_report::is_full;
-use thrufs_testing::while_repeating;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::{is_unmounted_within, must_skip};
-use thrufs_tests::server::{START_TIMEOUT, kill_process};
-use thrufs_tests::transport::{self, worker_of};
-use thrufs_tests::{programs, skip_if, wait_until};
-
 use crate::served::{NOTHING, errno, names, put, with_policy};
+use std::os::unix::ffi::OsStrExt;
+use thrufs_tests::machine::{descriptors, status};
+use thrufs_tests::mount_point::is_unmounted_within;
+use thrufs_tests::prelude::*;
+use thrufs_tests::server::START_TIMEOUT;
+use thrufs_tests::transport::{self, worker_of};
 
 const DENY: &str = "[[rule]]\npath = 'file'\naction = 'deny'\n";
 const HIDE: &str = "[[rule]]\npath = 'file'\naction = 'hide'\n";

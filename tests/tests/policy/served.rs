@@ -1,23 +1,12 @@
 //! A mount with a policy.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use rustix::fs::{Mode, OFlags};
-use rustix::process::Signal;
-use serde_json::Value;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::shrink_dcache;
-use thrufs_tests::programs;
-use thrufs_tests::server::{Server, kill_process};
-use thrufs_tests::transport::{Transport, over_each};
-use thrufs_tests::wait_until;
-
 use crate::samples;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::Seek;
+use std::os::fd::{AsRawFd, OwnedFd};
+use thrufs_tests::prelude::*;
+use thrufs_tests::transport::Transport;
 
 /// What the server logs of a reload.
 const RELOADED: &str = " reloaded";

@@ -1,14 +1,11 @@
 //! Files with ACLs beneath, where the kernel above knows none.
 
 use super::{ROOT, Served, config, id_range, is_root, mode, one_owner, serve, set_mode};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
+use thrufs_abi::SetxattrFlags;
 use thrufs_abi::layout::SetxattrIn;
-use thrufs_abi::{NodeId, Opcode, SetxattrFlags};
 use thrufs_hostdir::{Config, IdMap};
 use thrufs_tests::acl::{List, NAME};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 const USER: u32 = 1001;
 const TEAM: u32 = 2000;
@@ -70,7 +67,7 @@ fn a_mode_grants_no_more_than_the_acl() {
         all.set_with(path, &more);
         assert_eq!(shown_mode(&served, *node), 0o700);
     }
-    std::os::unix::fs::symlink("file", served.path("link")).unwrap();
+    symlink("file", served.path("link")).unwrap();
     let link = served.root().lookup(ROOT, b"link").unwrap();
     assert_eq!(link.attr.mode & 0o7777, 0o777);
     let unchecked = Config {
@@ -103,17 +100,6 @@ fn a_mode_leaves_the_classes_that_it_does_not_change() {
             served.root().setattr(node, &set_mode(asked)).unwrap();
             assert_eq!(mode(&path), expected, "{asked:o}, acl: {acl}");
         }
-    }
-}
-
-#[test]
-fn a_file_without_an_acl_has_its_mode() {
-    let served = serve(checked(false));
-    let node = served.file("file", b"content");
-    let _ = chown(served.path("file"), Some(USER), Some(1002));
-    for mode in [0o764, 0o604, 0o640, 0o600] {
-        fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();
-        assert_eq!(shown_mode(&served, node), mode);
     }
 }
 
@@ -153,5 +139,16 @@ fn an_acl_set_from_outside_the_group_drops_the_set_group_id_bit() {
             assert_eq!(set.map(drop), Ok(()));
             assert_eq!(mode(&path), expected, "{kills}");
         }
+    }
+}
+
+#[test]
+fn a_file_without_an_acl_has_its_mode() {
+    let served = serve(checked(false));
+    let node = served.file("file", b"content");
+    let _ = chown(served.path("file"), Some(USER), Some(1002));
+    for mode in [0o764, 0o604, 0o640, 0o600] {
+        fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();
+        assert_eq!(shown_mode(&served, node), mode);
     }
 }

@@ -5,9 +5,7 @@
 use super::{Served, Setup, serve_in};
 use rustix::mount::MountFlags;
 use std::ffi::CString;
-use std::path::{Path, PathBuf};
-use thrufs_tests::guard::{Detach, is_root};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 pub fn tmpfs(at: &Path) -> Detach<PathBuf> {
     Detach::tmpfs(at.to_owned())
@@ -17,7 +15,7 @@ pub fn tmpfs(at: &Path) -> Detach<PathBuf> {
 pub fn layers(base: &Path) -> Detach<PathBuf> {
     let layers = tmpfs(base);
     for name in ["below", "above", "work"] {
-        std::fs::create_dir(base.join(name)).unwrap();
+        fs::create_dir(base.join(name)).unwrap();
     }
     layers
 }

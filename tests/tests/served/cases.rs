@@ -1,16 +1,12 @@
 //! What rules refuse, as a table of requests.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
-use std::path::Path;
-
-use rustix::fs::{CWD, FileType, Mode};
-use thrufs::{Errno, NodeId, Result};
+use super::rules::set;
+use rustix::fs::FileType;
+use thrufs::Result;
 use thrufs_abi::SetattrValid;
 use thrufs_hostdir::HostDir;
 use thrufs_testing::{Caller, InProcess};
-
-use super::rules::set;
+use thrufs_tests::prelude::*;
 
 /// Each answers with another error. `LOG` is the audit log.
 pub const RULES: &str = r#"

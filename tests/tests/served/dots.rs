@@ -2,11 +2,8 @@
 //! exports the mount, a hostile client anywhere.
 
 use super::{ROOT, Served, beneath, config, is_root, serve};
-use std::fs;
-use thrufs::Errno;
-use thrufs_abi::NodeId;
 use thrufs_hostdir::Config;
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 fn exported() -> Config {
     config(|it| it.export = true)

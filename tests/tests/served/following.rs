@@ -1,26 +1,15 @@
 //! `follow=auto` by a kernel: names and attributes that are valid for an hour change with what is beneath. What
 //! is mounted and unmounted there gives no event.
 
-use rustix::fs::{CWD, RenameFlags, Stat, chmod, fstat, renameat_with, stat};
-use rustix::mount::{UnmountFlags, unmount};
-use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use rustix::fs::{Stat, chmod, fstat, renameat_with, stat};
+use rustix::mount::unmount;
+use std::io::ErrorKind;
 use std::mem;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 use thrufs_sys::handle::{self, FileHandleBuf};
-use thrufs_tests::acl;
-use thrufs_tests::guard::Detach;
-use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::users_of_mount;
-use thrufs_tests::mount_point::shrink_dcache;
-use thrufs_tests::mounted::{Mounted, on_each, on_each_path};
-use thrufs_tests::wait_until;
+use thrufs_tests::mounted::on_each_path;
+use thrufs_tests::prelude::*;
 
 /// Without notifications, everything here would stay as it is.
 pub const FOLLOWED: &str = "follow=auto,entry_timeout=3600,attr_timeout=3600,negative_timeout=3600";
@@ -160,7 +149,7 @@ fn what_is_changed_above_shows_at_other_mounts_of_the_file_system() {
         fs::write(beneath[0].join("file"), "old").unwrap();
         let bind = bind(&beneath[0], &beneath[1]);
         shows(&bound, "file");
-        let mut file = fs::OpenOptions::new();
+        let mut file = OpenOptions::new();
         let mut file = file.append(true).open(directory.join("file")).unwrap();
         let length = || stat(bound.join("file")).unwrap().st_size;
         mounted.settle();
@@ -347,7 +336,7 @@ fn changes_of_an_open_file_show_when_it_was_moved_to_where_nobody_looks() {
             fs::create_dir(&seen).unwrap();
             fs::create_dir(&hidden).unwrap();
             fs::write(seen.join("file"), "").unwrap();
-            let file = fs::File::open(mounted.mnt().join("seen/file")).unwrap();
+            let file = File::open(mounted.mnt().join("seen/file")).unwrap();
             let mode = || fstat(&file).unwrap().st_mode & 0o777;
             assert_eq!(mode(), 0o644);
             fs::rename(seen.join("file"), hidden.join("file")).unwrap();
@@ -372,13 +361,13 @@ fn an_open_shows_what_no_event_reported() {
         assert_eq!(fs::read_to_string(&above).unwrap(), "content");
         let stray = hidden.join("link");
         fs::hard_link(&beneath, &stray).unwrap();
-        let mut writer = fs::OpenOptions::new().append(true).open(&stray).unwrap();
+        let mut writer = OpenOptions::new().append(true).open(&stray).unwrap();
         fs::remove_file(&stray).unwrap();
         mounted.settle();
         fs::metadata(&above).unwrap();
         writer.write_all(b" and more").unwrap();
         mounted.settle();
-        let mut file = fs::File::open(&above).unwrap();
+        let mut file = File::open(&above).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 16);
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
@@ -395,13 +384,13 @@ fn changes_by_file_handle_show() {
         fs::write(&beneath, "old").unwrap();
         mounted.settle();
         assert_eq!(stat(&above).unwrap().st_size, 3);
-        let source = fs::File::open(mounted.source()).unwrap();
+        let source = File::open(mounted.source()).unwrap();
         let mut file = FileHandleBuf::new();
         handle::name_to_handle(&source, c"file", 0, &mut file).unwrap();
         // Names of files that are not in use leave memory.
         shrink_dcache(mounted.ground().lower()).unwrap();
         let file = handle::open_by_handle(source.as_fd(), &file, libc::O_RDWR).unwrap();
-        let file = fs::File::from(file);
+        let file = File::from(file);
         file.write_all_at(b"by handle", 0).unwrap();
         file.set_permissions(PermissionsExt::from_mode(0o604))
             .unwrap();
@@ -415,7 +404,7 @@ fn changes_by_file_handle_show() {
 #[test]
 fn an_open_is_checked_by_what_no_event_reported() {
     const USER: u32 = 1000;
-    type Taken = fn(&Path, &fs::File);
+    type Taken = fn(&Path, &File);
     let acl = acl::List {
         group: 0,
         others: 0,
@@ -463,7 +452,7 @@ fn an_open_is_checked_by_what_no_event_reported() {
                 let stray = hidden.join(what);
                 fs::hard_link(&beneath, &stray).unwrap();
                 mounted.settle();
-                let file = fs::File::open(&stray).unwrap();
+                let file = File::open(&stray).unwrap();
                 assert_eq!(reads().as_deref(), Some(what));
                 take(&stray, &file);
                 fs::write(&stray, "a secret").unwrap();
@@ -628,7 +617,7 @@ fn what_is_written_above_is_no_change_beneath() {
         fs::write(&above, "content").unwrap();
         mounted.settle();
         let before = events();
-        let append = fs::OpenOptions::new().append(true).clone();
+        let append = OpenOptions::new().append(true).clone();
         let mut writer = append.open(&above).unwrap();
         writer.write_all(b" above").unwrap();
         mounted.settle();

@@ -2,11 +2,11 @@
 
 use super::rules::with;
 use super::{ROOT, Served, Setup, config, lock, serve, set_mode, shared_locks};
-use std::fs;
-use thrufs::{Errno, Result};
+use thrufs::Result;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
-use thrufs_abi::{FileHandle, LockOwner, NodeId, SetattrValid};
+use thrufs_abi::{FileHandle, LockOwner, SetattrValid};
 use thrufs_hostdir::Config;
+use thrufs_tests::prelude::*;
 
 const GETFLAGS: u32 = 0x8008_6601;
 const SETFLAGS: u32 = 0x4008_6602;

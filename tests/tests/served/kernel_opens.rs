@@ -5,20 +5,11 @@ use super::following::FOLLOWED;
 use super::handles::by_file;
 use super::{ROOT, Served, config, connect, is_root, serve, serve_in, set, set_mode};
 use rustix::fs::IFlags;
-use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::sync::Arc;
-use thrufs::Errno;
 use thrufs_abi::layout::{FallocateIn, WriteIn};
-use thrufs_abi::{InitFlags, LockOwner, NodeId, SetattrValid, WriteFlags};
+use thrufs_abi::{InitFlags, LockOwner, SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, FileHandles, HostDir, IdMap, Locks, OpenMode, Resources};
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_testing::user::ALICE;
 use thrufs_testing::{Client, InProcess, OFFERED_ON_DEV_FUSE, OFFERED_WITH_WINDOW};
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::on_each;
-use thrufs_tests::{skip_if, wait_until};
+use thrufs_tests::prelude::*;
 
 type Change = fn(&mut Config);
 
@@ -312,7 +303,7 @@ fn deleted_here(served: &Served) -> usize {
     let place = served.directory.path().canonicalize().unwrap();
     let fds = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let targets = fds.filter_map(|entry| fs::read_link(entry.path()).ok());
-    let is_deleted = |target: &std::path::PathBuf| {
+    let is_deleted = |target: &PathBuf| {
         target.starts_with(&place) && target.to_str().unwrap().ends_with(" (deleted)")
     };
     targets.filter(is_deleted).count()
@@ -350,9 +341,9 @@ fn a_user_has_only_so_many_removed_files_kept() {
 #[test]
 fn an_append_only_file_is_appended_to_alone() {
     skip_if!(!is_root());
-    let ground = match thrufs_tests::lower::Ground::prepare(Lower::Ext4) {
+    let ground = match Ground::prepare(Lower::Ext4) {
         Ok(ground) => ground,
-        Err(error) => return thrufs_test_report::skipped(error),
+        Err(error) => return skipped(error),
     };
     let served = serve_in(
         tempfile::tempdir_in(ground.source()).unwrap(),
@@ -379,7 +370,7 @@ fn an_append_only_file_is_appended_to_alone() {
 
 const WAYS: [&str; 2] = ["opens=local", "opens=local,ro"];
 
-fn followed(test: impl Fn(&thrufs_tests::mounted::Mounted)) {
+fn followed(test: impl Fn(&Mounted)) {
     let options = WAYS.map(|way| format!("{way},{FOLLOWED}"));
     let options = options.each_ref().map(|it| &**it);
     on_each(Lower::Tmpfs, &options, |mounted, _| test(mounted));
@@ -457,12 +448,9 @@ fn after_a_write_nothing_has_the_file_open() {
         for root in [&above, &beneath] {
             for _ in 0..20 {
                 // By a process of its own: children that other tests start would keep the file open here.
-                let copied = std::process::Command::new("cp")
-                    .arg("/bin/true")
-                    .arg(&above)
-                    .status();
+                let copied = Command::new("cp").arg("/bin/true").arg(&above).status();
                 assert!(copied.unwrap().success());
-                let status = std::process::Command::new(root).status();
+                let status = Command::new(root).status();
                 assert!(status.unwrap().success());
             }
         }

@@ -2,11 +2,7 @@
 
 use super::{config, connect, is_root};
 use std::collections::HashSet;
-use std::fs;
-use std::path::Path;
-use thrufs::Errno;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 const DIRECTORIES: usize = 100;
 const NAMES: usize = 400;
@@ -34,7 +30,7 @@ fn many_open_directories_cost_few_descriptors_and_are_listed_whole() {
         (Lower::Xfs, true),
         (Lower::Btrfs, true),
     ];
-    let tried = if thrufs_test_report::is_full() { 4 } else { 2 };
+    let tried = if is_full() { 4 } else { 2 };
     for (lower, keeps_few) in lowers.into_iter().take(tried) {
         let ground = Ground::prepare(lower).unwrap();
         let source = ground.source();

@@ -2,13 +2,12 @@
 
 use super::mount_locks::ten_bytes;
 use super::{Served, is_root, lock, serve, shared_locks};
-use std::fs::File;
-use thrufs::{Errno, Outcome, Result};
+use thrufs::{Outcome, Result};
 use thrufs_abi::layout::LkIn;
-use thrufs_abi::{LkFlags, LockOwner, NodeId, Opcode};
+use thrufs_abi::{LkFlags, LockOwner};
 use thrufs_hostdir::Config;
 use thrufs_sys::lock::{LockKind, ofd_set};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 /// Ranges from here on are locked beneath as they are, also where a file could be mapped.
 const AS_THEY_ARE: u64 = 1 << 30;
@@ -121,21 +120,6 @@ fn without_notifications_attributes_of_locked_files_are_not_kept() {
         assert_eq!(kept(), 0, "{flock}");
         assert_eq!(root.lookup(NodeId::ROOT, b"file").unwrap().attr_valid, 0);
     }
-}
-
-/// POSIX: also the close of a read-only descriptor that took no lock.
-#[test]
-fn a_close_of_any_descriptor_drops_what_its_owner_holds() {
-    let served = serve(shared_locks());
-    let (root, node) = (served.root(), served.file("file", b""));
-    let [locked, other] =
-        [libc::O_RDWR, libc::O_RDONLY].map(|flags| root.open(node, flags).unwrap().fh);
-    let take = |owner| root.setlk(node, &lock(locked, owner, libc::F_WRLCK), false);
-    take(1).unwrap();
-    root.flush(node, other, LockOwner(2)).unwrap();
-    assert_eq!(take(2), Err(Errno::EAGAIN), "it is no lock of the second");
-    root.flush(node, other, LockOwner(1)).unwrap();
-    assert_eq!(take(2), Ok(()));
 }
 
 /// The descriptor that an open file without passthrough has is locked.

@@ -1,23 +1,8 @@
 //! Following while notifications wait for directories that somebody holds, and after events were lost.
 
-use rustix::fs::{FlockOperation, chmod, flock, stat};
-use rustix::process::Signal;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::thread;
-use thrufs_test_report::skipped;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_testing::process::Process;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mount_point::is_mounted;
-use thrufs_tests::mounted::{Mounted, on_each};
-use thrufs_tests::programs;
-use thrufs_tests::server::kill_process;
-use thrufs_tests::tracer::Tracer;
-use thrufs_tests::transport::over_each;
-use thrufs_tests::wait_until;
-
 use crate::following::{figure, names, with_each_mark};
+use rustix::fs::{chmod, flock, stat};
+use thrufs_tests::prelude::*;
 
 fn by_default(test: impl Fn(&Mounted)) {
     on_each(Lower::Tmpfs, &["follow=auto"], |mounted, _| test(mounted));
@@ -70,8 +55,8 @@ impl Held {
         // Also if this fails: the threads wait for it.
         let opened = Opened(&self.gate);
         for (number, name) in self.names.iter().enumerate() {
-            let page = fs::File::open(self.memory.join(format!("page-{number}"))).unwrap();
-            let directory = fs::File::open(mounted.mnt().join(name)).unwrap();
+            let page = File::open(self.memory.join(format!("page-{number}"))).unwrap();
+            let directory = File::open(mounted.mnt().join(name)).unwrap();
             scope.spawn(move || {
                 let mut page = Mapping::new(&page, 4096, Sharing::Private).unwrap();
                 // It may have ended meanwhile.
@@ -128,7 +113,7 @@ fn locks_show_what_changed_while_directories_are_held_and_cost_others_nothing() 
             fs::write(mounted.source().join(name(number)), "").unwrap();
         }
         let [beneath, above] = [mounted.source(), mounted.mnt()].map(|it| it.join(name(0)));
-        let file = fs::File::options().write(true).open(&above).unwrap();
+        let file = File::options().write(true).open(&above).unwrap();
         let lock = |kind| flock(&file, kind).unwrap();
         let look_all_up = || {
             let mut names = (0..NAMES).map(|number| mounted.mnt().join(name(number)));
@@ -212,7 +197,7 @@ fn a_server_ends_while_notifications_wait_for_held_directories() {
         let held = Held::new(&server);
         let file = server.source().join("file");
         fs::write(&file, "content").unwrap();
-        let open = fs::File::open(server.mnt().join("file")).unwrap();
+        let open = File::open(server.mnt().join("file")).unwrap();
         let worker = server.worker_pid();
         thread::scope(|scope| {
             let opened = held.hold(scope, &server);
@@ -255,7 +240,7 @@ fn lose_events(mounted: &Mounted, change: impl FnOnce()) {
     let before = figure(mounted, "follow_losses");
     let stopped = Stopped::new(mounted.worker_pid());
     for number in 0..most + most / 4 {
-        fs::File::create(mounted.source().join(format!("lost-{number}"))).unwrap();
+        File::create(mounted.source().join(format!("lost-{number}"))).unwrap();
     }
     change();
     drop(stopped);

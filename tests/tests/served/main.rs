@@ -30,19 +30,14 @@ mod views;
 mod waits;
 mod xattrs;
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use thrufs::{Errno, MountOptions, SessionConfig};
+use thrufs::{MountOptions, SessionConfig};
 use thrufs_abi::layout::{LkIn, SetattrIn};
-use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
+use thrufs_abi::{InitFlags, SetattrValid, WriteFlags};
 use thrufs_hostdir::{
     CacheMode, Config, HostDir, IdMap, IdRange, Locks, Resources, Statistics, Translation,
 };
 use thrufs_testing::{Caller, Client, InProcess};
-use thrufs_tests::guard::is_root;
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 type Root<'a> = Caller<'a, InProcess<HostDir>>;
 
@@ -185,25 +180,6 @@ fn a_program_mounts_it_for_others_only_where_the_kernel_checks() {
 }
 
 #[test]
-fn a_lookup_is_counted_and_forgotten() {
-    let served = serve(Config::default());
-    served.write("file", b"x");
-    let root = served.root();
-    let before = served.statistics().inodes;
-    let first = root.lookup(ROOT, b"file").unwrap();
-    let second = root.lookup(ROOT, b"file").unwrap();
-    assert_eq!(first.nodeid, second.nodeid);
-    let node = NodeId(first.nodeid);
-    root.forget(node, 1);
-    assert!(root.getattr(node).is_ok(), "one lookup is left");
-    root.forget(node, 1);
-    assert_eq!(root.getattr(node).unwrap_err(), Errno::ESTALE);
-    assert_eq!(served.statistics().inodes, before);
-    let third = root.lookup(ROOT, b"file").unwrap();
-    assert_ne!(third.nodeid, first.nodeid, "a node id is never used twice");
-}
-
-#[test]
 fn forgetting_too_much_does_no_harm() {
     let served = serve(Config::default());
     let (root, node) = (served.root(), served.file("file", b"x"));
@@ -221,7 +197,7 @@ fn symbolic_links_are_never_followed() {
     let served = serve(Config::default());
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), b"secret").unwrap();
-    std::os::unix::fs::symlink(outside.path(), served.path("link")).unwrap();
+    symlink(outside.path(), served.path("link")).unwrap();
     let root = served.root();
     let node = root.walk("link").unwrap();
     assert!(root.lookup(node, b"secret").is_err());
@@ -240,32 +216,10 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
     let root = served.root();
     let dir = root.walk("dir").unwrap();
     fs::rename(served.path("dir"), served.path("was")).unwrap();
-    std::os::unix::fs::symlink(outside.path(), served.path("dir")).unwrap();
+    symlink(outside.path(), served.path("dir")).unwrap();
     root.create(dir, b"new", libc::O_RDWR, 0o644).unwrap();
     assert!(served.path("was/new").exists());
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn what_a_caller_creates_is_the_callers() {
-    skip_if!(!is_root());
-    let served = serve(Config::default());
-    let root = served.root();
-    let [one, other] = [(1001, 1002), (2001, 2002)].map(|(uid, gid)| served.user(uid, gid));
-    let owner = |name: &str| {
-        let metadata = fs::symlink_metadata(served.path(name)).unwrap();
-        (metadata.uid(), metadata.gid())
-    };
-    let entry = one.mkdir(ROOT, b"dir", 0o755).unwrap();
-    assert_eq!((entry.attr.uid, entry.attr.gid), (1001, 1002));
-    other.create(ROOT, b"file", libc::O_RDWR, 0o644).unwrap();
-    one.symlink(ROOT, b"link", b"target").unwrap();
-    let fifo = libc::S_IFIFO | 0o600;
-    other.mknod(ROOT, b"fifo", fifo, 0).unwrap();
-    root.create(ROOT, b"roots", libc::O_RDWR, 0o644).unwrap();
-    let owners = ["dir", "file", "link", "fifo", "roots"].map(owner);
-    let (first, second) = ((1001, 1002), (2001, 2002));
-    assert_eq!(owners, [first, second, first, second, (0, 0)]);
 }
 
 /// It would belong to the server, which is root.
@@ -312,7 +266,7 @@ fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
     let served = serve(Config::default());
     let shared = served.path("shared");
     fs::create_dir(&shared).unwrap();
-    std::os::unix::fs::chown(&shared, None, Some(4321)).unwrap();
+    chown(&shared, None, Some(4321)).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
     let user = served.user(1001, 1001);
     let dir = user.walk("shared").unwrap();
@@ -353,7 +307,7 @@ fn descriptors_stay_within_their_budget() {
         nodes.push((root.walk(&name).unwrap(), inner));
     }
     // Of this tree: other tests have theirs.
-    let is_open_here = |entry: &std::io::Result<fs::DirEntry>| {
+    let is_open_here = |entry: &io::Result<fs::DirEntry>| {
         let target = fs::read_link(entry.as_ref().unwrap().path());
         target.is_ok_and(|target| target.starts_with(served.directory.path()))
     };
@@ -430,23 +384,6 @@ fn listings_hold_every_name_once_count_lookups_and_go_on_at_any_offset() {
     }
 }
 
-#[test]
-fn ids_are_mapped_both_ways() {
-    skip_if!(!is_root());
-    let range = |host| id_range(0, host, 1000);
-    let served = serve(one_owner(range(100_000), range(200_000)));
-    let user = served.user(7, 8);
-    assert_eq!(user.getattr(ROOT).unwrap().attr.uid, NO_ID);
-    std::os::unix::fs::chown(served.directory.path(), Some(100_000), Some(200_000)).unwrap();
-    let entry = user.mkdir(ROOT, b"dir", 0o755).unwrap();
-    assert_eq!((entry.attr.uid, entry.attr.gid), (7, 8));
-    let metadata = fs::metadata(served.path("dir")).unwrap();
-    assert_eq!((metadata.uid(), metadata.gid()), (100_007, 200_008));
-    let stranger = served.user(5000, 8);
-    let made = stranger.mkdir(ROOT, b"no", 0o755).map(drop);
-    assert_eq!(made, Err(Errno::EOVERFLOW));
-}
-
 /// A guest's root may send what its kernel would refuse.
 #[test]
 fn files_that_the_map_leaves_out_do_not_change() {
@@ -463,7 +400,7 @@ fn files_that_the_map_leaves_out_do_not_change() {
             ..one_owner(uid_map, gid_map)
         });
         let give = |name: &str, (uid, gid)| {
-            std::os::unix::fs::chown(served.path(name), Some(uid), Some(gid)).unwrap();
+            chown(served.path(name), Some(uid), Some(gid)).unwrap();
         };
         give("", (100_000, 100_000));
         served.write("file", b"content");

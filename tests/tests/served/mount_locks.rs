@@ -1,26 +1,11 @@
 //! Files that a program above could map shared, without passthrough: its pages are not those of the host.
 
-use rustix::io::Errno;
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, UNIX_EPOCH};
-use thrufs_sys::lock::{END_OF_FILE, LockKind, RangeLock, ofd_get, ofd_set, ofd_set_wait};
-use thrufs_test_report::is_full;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_testing::while_repeating;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::{Mounted, on_each};
-use thrufs_tests::programs;
-use thrufs_tests::wait_until;
-
 use crate::following::figure;
-
 use LockKind::{Read, Unlock, Write};
+use rustix::io::Errno;
+use std::time::UNIX_EPOCH;
+use thrufs_sys::lock::{END_OF_FILE, LockKind, RangeLock, ofd_get, ofd_set, ofd_set_wait};
+use thrufs_tests::prelude::*;
 
 const BYTES: usize = 3 * 4096;
 

@@ -3,11 +3,10 @@
 use super::{ROOT, Served, serve};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use thrufs::{Errno, Result};
-use thrufs_abi::NodeId;
+use thrufs::Result;
 use thrufs_hostdir::Config;
+use thrufs_tests::prelude::*;
 
 /// Every operation that takes the name of a file, with `name` in each of its places. `there` is the name
 /// of a file in the root.

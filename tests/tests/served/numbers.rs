@@ -1,12 +1,11 @@
 //! Offsets, lengths, ids, modes and masks that a kernel would not send.
 
 use super::{ROOT, Served, lock, serve, set, shared_locks};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use thrufs::{Errno, Result};
+use thrufs::Result;
+use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, LkIn, SetattrIn};
-use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::Config;
+use thrufs_tests::prelude::*;
 
 const MOST: u64 = i64::MAX as u64;
 

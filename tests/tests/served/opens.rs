@@ -2,14 +2,10 @@
 
 use super::{ROOT, Served, config, connect, is_root, serve};
 use rustix::fs::IFlags;
-use std::fs;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
-use std::time::Duration;
-use thrufs::Errno;
-use thrufs_abi::{NodeId, OpenReplyFlags};
+use thrufs_abi::OpenReplyFlags;
 use thrufs_hostdir::Config;
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 /// Those that say how a file is opened, not how it is used.
 const NOT_BENEATH: [i32; 11] = [
@@ -105,7 +101,7 @@ fn a_creation_passes_on_no_more() {
     // A link is no file to create, wherever it leads.
     let outside = tempfile::tempdir().unwrap();
     let target = outside.path().join("new");
-    std::os::unix::fs::symlink(&target, served.path("link")).unwrap();
+    symlink(&target, served.path("link")).unwrap();
     let created = root.create(ROOT, b"link", libc::O_RDWR, 0o644).map(drop);
     assert_eq!(created, Err(Errno::ESTALE));
     assert!(!target.exists());
@@ -131,9 +127,9 @@ fn a_running_program_is_not_truncated_by_a_reader() {
         }
         let reader = open(libc::O_RDONLY).unwrap();
         // The program ends, and RELEASE comes after an open that was made then.
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let opening = scope.spawn(|| open(truncating));
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
             root.release(node, second).unwrap();
             opening.join().unwrap().unwrap();
         });
@@ -189,10 +185,10 @@ fn a_file_that_only_grows_is_opened_to_append() {
             it.passthrough = false;
         }));
         let (root, node) = (served.root(), served.file("file", b"content"));
-        let beneath = fs::File::open(served.path("file")).unwrap();
+        let beneath = File::open(served.path("file")).unwrap();
         let before = rustix::fs::ioctl_getflags(&beneath).unwrap_or(IFlags::empty());
         if rustix::fs::ioctl_setflags(&beneath, before | IFlags::APPEND).is_err() {
-            thrufs_test_report::skipped("the file system has no append-only files");
+            skipped("the file system has no append-only files");
             return;
         }
         let refused = root.open(node, libc::O_WRONLY).map(drop);

@@ -1,15 +1,12 @@
 //! Changes reserved for the owner, by callers whom the kernel above let through.
 
 use super::{Served, connect, id_range, is_root, mode, one_owner, serve, set};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
 use tempfile::TempDir;
-use thrufs::{Errno, Result};
+use thrufs::Result;
+use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::SetattrIn;
-use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::Config;
-use thrufs_testing::user::{ALICE, BOB};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;

@@ -1,15 +1,12 @@
 //! Set-id bits, by caller and kind of change.
 
 use super::{Root, Served, config, id_range, is_root, mode, one_owner, serve, set, set_mode};
-use rustix::fs::XattrFlags;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use thrufs::{Errno, Result};
-use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
-use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
+use thrufs::Result;
+use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
+use thrufs_abi::{SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, IdMap};
 use thrufs_tests::fence::seccomp::take_away;
-use thrufs_tests::{acl, skip_if};
+use thrufs_tests::prelude::*;
 
 const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
@@ -51,86 +48,6 @@ fn copy(by: &Root<'_>, node: NodeId, fh: u64) -> Result<()> {
 }
 
 #[test]
-fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
-    skip_if!(!is_root());
-    let served = serve(Config::default());
-    const KILL: u32 = WriteFlags::KILL_SUIDGID.bits();
-    let fallocate = |node, fh, uid| fallocate(&served.user(uid, uid), node, fh);
-    let copy = |node, fh, uid| copy(&served.user(uid, uid), node, fh);
-    let write = |node, fh, flags| {
-        let written = served.root().write(node, fh, 0, b"x", flags);
-        written.map(drop)
-    };
-    // Which attribute is set, and whether bits fall: another size, and another owner.
-    let set = |node, valid: SetattrValid, flags| {
-        let mut set = set(valid);
-        (set.size, set.uid) = (3, STRANGER);
-        if flags != 0 {
-            set.valid |= SetattrValid::KILL_SUIDGID.bits();
-        }
-        served.root().setattr(node, &set).map(drop)
-    };
-    let truncate = |node, _, flags| set(node, SetattrValid::SIZE, flags);
-    let give = |node, _, flags| set(node, SetattrValid::UID, flags);
-    // Without execution by the group, set-group-id is none.
-    for (bits, without) in [(0o6775, 0o775), (0o6764, 0o2764), (0o755, 0o755)] {
-        type Change<'a> = &'a dyn Fn(NodeId, u64, u32) -> Result<()>;
-        for (change, uid, left) in [
-            (&fallocate as Change<'_>, 0, bits),
-            (&fallocate, NOBODY, bits),
-            (&fallocate, STRANGER, without),
-            (&copy, 0, bits),
-            (&copy, NOBODY, bits),
-            (&copy, STRANGER, without),
-            (&write, 0, bits),
-            (&write, KILL, without),
-            (&truncate, 0, bits),
-            (&truncate, KILL, without),
-            (&give, KILL, without),
-        ] {
-            let node = with_mode(&served, bits);
-            let fh = served.root().open(node, libc::O_RDWR).unwrap().fh;
-            change(node, fh, uid).unwrap();
-            assert_eq!(mode(&served.path("file")), left, "{bits:o} {uid}");
-            served.root().release(node, fh).unwrap();
-        }
-    }
-}
-
-#[test]
-fn an_open_that_truncates_takes_them_away_where_it_says_so() {
-    skip_if!(!is_root());
-    let served = serve(Config::default());
-    let root = served.root();
-    const KILL: u32 = OpenInFlags::KILL_SUIDGID.bits();
-    for (bits, without) in [(0o6775, 0o775), (0o6764, 0o2764), (0o755, 0o755)] {
-        for (truncates, open_flags, left) in [
-            (libc::O_TRUNC, 0, bits),
-            (libc::O_TRUNC, KILL, without),
-            (0, KILL, bits),
-        ] {
-            for access in [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR] {
-                let node = with_mode(&served, bits);
-                let arg = OpenIn {
-                    flags: (access | truncates) as u32,
-                    open_flags,
-                };
-                let answer = root.call(root.request(Opcode::Open, node).arg(&arg));
-                let fh = u64::from_ne_bytes(answer.unwrap()[..8].try_into().unwrap());
-                assert_eq!(mode(&served.path("file")), left, "{bits:o} {access}");
-                let content = fs::read(served.path("file")).unwrap();
-                assert_eq!(content.is_empty(), truncates != 0, "{access}");
-                let written = root.write(node, fh, 0, b"x", 0);
-                assert_eq!(written.is_ok(), access != libc::O_RDONLY, "{access}");
-                let read = root.read(node, fh, 0, 1);
-                assert_eq!(read.is_ok(), access != libc::O_WRONLY, "{access}");
-                root.release(node, fh).unwrap();
-            }
-        }
-    }
-}
-
-#[test]
 fn a_writer_knows_the_mode_that_was_set_beneath() {
     skip_if!(!is_root());
     let served = serve(config(|it| it.cache = CacheMode::Never));
@@ -153,7 +70,7 @@ fn privileges_fall_before_the_content_changes() {
         let node = with_mode(&served, before);
         let stranger = served.user(STRANGER, STRANGER);
         let fh = stranger.open(node, libc::O_RDWR).unwrap().fh;
-        let written = std::thread::scope(|scope| {
+        let written = thread::scope(|scope| {
             let write = || {
                 take_away(&[libc::SYS_pwrite64, libc::SYS_pwritev2]).unwrap();
                 stranger.write(node, fh, 0, b"x", WriteFlags::KILL_SUIDGID.bits())

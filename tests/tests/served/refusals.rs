@@ -5,10 +5,9 @@ use super::rules::{policy, with};
 use super::{ROOT, Served, beneath, serve};
 use rustix::fs::IFlags;
 use serde_json::Value;
-use std::fs;
-use thrufs::{Errno, Outcome, Result};
-use thrufs_abi::Opcode;
+use thrufs::{Outcome, Result};
 use thrufs_hostdir::{AuditLog, Resources};
+use thrufs_tests::prelude::*;
 
 struct Audited<'a> {
     served: &'a Served,
@@ -102,9 +101,9 @@ fn an_error_of_the_file_system_beneath_is_not_recorded() {
         let root = audited.served.root();
         let p = root.walk("photos/p").unwrap();
         let path = audited.served.path("photos/p");
-        let set = |flags| rustix::fs::ioctl_setflags(fs::File::open(&path).unwrap(), flags);
+        let set = |flags| rustix::fs::ioctl_setflags(File::open(&path).unwrap(), flags);
         if set(IFlags::IMMUTABLE).is_err() {
-            thrufs_test_report::skipped("the file system has no immutable files");
+            skipped("the file system has no immutable files");
             return;
         }
         let (answer, records) = audited.records(|| root.open(p, libc::O_WRONLY).map(drop));
@@ -152,7 +151,7 @@ fn a_refusal_in_a_hidden_directory_is_recorded() {
 
 #[test]
 fn a_request_fails_as_it_does_when_its_refusal_cannot_be_recorded() {
-    let full = fs::File::options().append(true).open("/dev/full").unwrap();
+    let full = File::options().append(true).open("/dev/full").unwrap();
     let served = serve(Resources {
         audit_log: AuditLog::new(Some(full.into())),
         ..with(&RULES.replace("LOG", "/log"))

@@ -3,12 +3,9 @@
 
 use super::rules::with;
 use super::{ROOT, Served, beneath, is_root, serve, serve_in};
-use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use thrufs::Errno;
-use thrufs_abi::NodeId;
+use std::os::unix::fs::FileTypeExt;
 use thrufs_hostdir::{Config, Resources};
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 const NOREPLACE: u32 = libc::RENAME_NOREPLACE;
 const EXCHANGE: u32 = libc::RENAME_EXCHANGE;

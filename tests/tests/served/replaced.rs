@@ -2,18 +2,14 @@
 //! and must be of one file.
 
 use super::{ROOT, Root, Served, beneath, config, is_root, serve, serve_in, set};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::renameat_with;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{fs, io};
-use thrufs::{Errno, Result};
+use std::sync::atomic::AtomicUsize;
+use thrufs::Result;
+use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::SetattrIn;
-use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::{Config, Resources, Strongbox};
-use thrufs_testing::while_repeating;
-use thrufs_tests::{skip_if, wait_until};
+use thrufs_tests::prelude::*;
 
 /// A hundred are enough to show the bug.
 const LOOKS: usize = 20_000;
@@ -100,7 +96,7 @@ fn a_second_lookup_holds_a_submount_for_a_moment_only() {
     let on = served.root().walk("on").unwrap();
     assert_eq!(open(&served, first), STALE);
     served.root().lookup(on, b"file").unwrap();
-    let flags = rustix::mount::UnmountFlags::empty();
+    let flags = UnmountFlags::empty();
     wait_until("idle", || rustix::mount::unmount(&mounted.0, flags).is_ok());
 }
 

@@ -2,19 +2,12 @@
 
 use super::handles::by_node;
 use super::{ROOT, Served, beneath, connect, serve};
-use rustix::fs::{FlockOperation, XattrFlags};
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
-use thrufs::{Errno, Outcome, Result};
+use thrufs::{Outcome, Result};
+use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::{OpenIn, SetattrIn};
-use thrufs_abi::{NodeId, Opcode, SetattrValid};
 use thrufs_hostdir::Resources;
 use thrufs_policy::{Accounts, Policy};
-use thrufs_tests::guard::Detach;
+use thrufs_tests::prelude::*;
 
 /// Each answers with another error.
 const RULES: &str = r#"
@@ -77,8 +70,8 @@ fn under(rules: &str, test: impl Fn(&Served)) {
             fs::hard_link(served.path("two"), served.path(name)).unwrap();
         }
         let fifo = rustix::fs::FileType::Fifo;
-        let (at, mode) = (served.path("fifo"), rustix::fs::Mode::RUSR);
-        rustix::fs::mknodat(rustix::fs::CWD, at, fifo, mode, 0).unwrap();
+        let (at, mode) = (served.path("fifo"), Mode::RUSR);
+        rustix::fs::mknodat(CWD, at, fifo, mode, 0).unwrap();
         test(served);
     };
     test(&serve(with(rules)));
@@ -222,7 +215,7 @@ fn names_that_look_the_same_in_both_cases_are_refused() {
             served.write(name, b"1");
         }
         for name in ["symlinks", "Symlinks"] {
-            std::os::unix::fs::symlink("a", served.path(name)).unwrap();
+            symlink("a", served.path(name)).unwrap();
         }
         for name in ["folded", "Folded", "secret", "Secret"] {
             assert_eq!(root.walk(name), Err(Errno::EACCES), "{name}");
@@ -275,7 +268,7 @@ fn changes_of_names_wait_for_the_name_lock_of_another_server() {
     under(RULES, |served| {
         let root = served.root();
         let rename = |to: &str| root.rename((ROOT, b"a"), (ROOT, to.as_bytes()), 0);
-        let other = fs::File::open(served.path("")).unwrap();
+        let other = File::open(served.path("")).unwrap();
         let flock = |operation| rustix::fs::flock(&other, operation);
         flock(FlockOperation::NonBlockingLockExclusive).unwrap();
         let a = root.walk("a").unwrap();

@@ -2,16 +2,9 @@
 
 use crate::following::{bind, figure, unmount_idle};
 use rustix::fs::stat;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mount_point::shrink_dcache;
-use thrufs_tests::mounted::{Mounted, on_each_path};
-use thrufs_tests::transport::{Transport, over_each};
-use thrufs_tests::wait_until;
+use thrufs_tests::mounted::on_each_path;
+use thrufs_tests::prelude::*;
+use thrufs_tests::transport::Transport;
 
 /// Appends between two looks, and looks.
 const APPENDS: u64 = 10_000;

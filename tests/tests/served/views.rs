@@ -3,15 +3,11 @@
 use super::rules::{set, with};
 use super::{Served, is_root, serve};
 use crate::samples;
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::thread;
-use std::time::Duration;
-use thrufs::{Errno, Result};
+use thrufs::Result;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
-use thrufs_abi::{LockOwner, NodeId, SetattrValid};
+use thrufs_abi::{LockOwner, SetattrValid};
 use thrufs_tests::fence::seccomp::take_away;
-use thrufs_tests::skip_if;
+use thrufs_tests::prelude::*;
 
 /// Files of this age are shown.
 const SETTLED: Duration = Duration::from_millis(20);

@@ -2,10 +2,9 @@
 
 use super::{Served, lock, serve, shared_locks};
 use std::sync::mpsc;
-use std::time::Duration;
-use thrufs::{Errno, Result};
-use thrufs_abi::NodeId;
+use thrufs::Result;
 use thrufs_abi::layout::LkIn;
+use thrufs_tests::prelude::*;
 
 const SOON: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,7 +57,7 @@ fn circle(length: usize) {
     for owner in 0..length {
         write(owner, owner, false).unwrap();
     }
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let (sender, answers) = mpsc::channel();
         for owner in 0..length {
             let sender = sender.clone();
@@ -105,7 +104,7 @@ fn two_readers_that_both_want_to_write() {
     for owner in [1, 2] {
         shared.set(0, owner, libc::F_RDLCK, 0, false).unwrap();
     }
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let first = scope.spawn(|| shared.set(0, 1, libc::F_WRLCK, 0, true));
         while shared.set(0, 2, libc::F_WRLCK, 0, false) == Ok(()) {}
         let (sender, answer) = mpsc::channel();
@@ -137,11 +136,11 @@ fn a_waiter_outside_a_circle_gets_its_lock() {
     shared.set(0, 1, write, 100, false).unwrap();
     shared.set(1, 2, write, 0, false).unwrap();
     shared.set(1, 3, libc::F_RDLCK, 50, false).unwrap();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         // 1 waits for 2. What 2 then waits for is what 3 holds, and what 1 holds elsewhere is no matter.
         let one = scope.spawn(|| shared.set(1, 1, write, 0, true));
         let two = scope.spawn(|| shared.set(1, 2, write, 50, true));
-        std::thread::sleep(SOON);
+        thread::sleep(SOON);
         assert!(!one.is_finished() && !two.is_finished());
         assert_eq!(shared.set(0, 2, libc::F_RDLCK, 20, true), Ok(()));
         shared.set(1, 3, libc::F_UNLCK, 50, false).unwrap();
@@ -151,7 +150,7 @@ fn a_waiter_outside_a_circle_gets_its_lock() {
         // Nothing is left of the waits.
         shared.set(1, 1, libc::F_UNLCK, 0, false).unwrap();
         let waits = scope.spawn(|| shared.set(0, 2, write, 0, true));
-        std::thread::sleep(SOON);
+        thread::sleep(SOON);
         assert!(!waits.is_finished());
         shared.set(0, 1, libc::F_UNLCK, 0, false).unwrap();
         assert_eq!(waits.join().unwrap(), Ok(()));

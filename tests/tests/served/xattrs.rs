@@ -2,13 +2,10 @@
 
 use super::rules::with;
 use super::{Served, Setup, config, id_range, is_root, one_owner, serve};
-use rustix::fs::XattrFlags;
-use std::os::unix::fs::chown;
-use thrufs::{Errno, Opcode, Result};
-use thrufs_abi::NodeId;
+use thrufs::Result;
 use thrufs_abi::layout::{GetxattrIn, GetxattrOut};
 use thrufs_hostdir::Config;
-use thrufs_tests::{acl, skip_if};
+use thrufs_tests::prelude::*;
 use zerocopy::IntoBytes;
 
 #[test]

@@ -1,24 +1,14 @@
 //! Random changes beneath: the operations of the property tests, and what only following is about.
 
+use crate::soak::Soak;
 use std::collections::VecDeque;
 use std::ffi::CString;
-use std::fs::{self, File, Permissions};
-use std::io;
-use std::os::fd::AsFd;
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
-
-use rustix::fs::{CWD, XattrFlags};
 use thrufs_sys::handle::{self, FileHandleBuf};
-use thrufs_testing::Random;
 use thrufs_testing::steps::Steps;
-use thrufs_tests::mount_point::shrink_dcache;
-use thrufs_tests::{acl, property};
-
-use crate::soak::Soak;
+use thrufs_tests::prelude::*;
+use thrufs_tests::property;
 
 /// The names that anything may have. Only a fifo has the last one: no other call may wait in its opening.
 pub const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "p"];

@@ -1,17 +1,14 @@
 //! Everything that the mount shows, compared with what is beneath.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
-use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-
-use thrufs_testing::xattrs;
-
 use crate::changes::{CROWD, NAMES};
 use crate::readers::{Held, open_regular};
 use crate::soak::Soak;
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::DirEntryExt;
+use thrufs_testing::xattrs;
+use thrufs_tests::prelude::*;
 
 /// Most stale answers of one round that are reported: of a mount that has ended, all are.
 const STALE_MAX: usize = 6;

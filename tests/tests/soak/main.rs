@@ -21,18 +21,13 @@ mod readers;
 mod served;
 mod soak;
 
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode};
-use std::time::Duration;
-
 use libtest_mimic::{Arguments, Failed, Trial};
 use served::{ORDER, Order};
 use soak::{Outcome, SOAK, Soak};
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
 use thrufs_hostdir::{FileHandles, FollowMode};
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::server::Server;
+use thrufs_tests::prelude::*;
 
 /// An ordinary user that has a name (`nobody`), which fusermount3 wants.
 const USER: u32 = 65_534;
@@ -118,7 +113,7 @@ impl Setting {
         }
         if self.by == By::User {
             for path in [ground.source(), ground.outside(), ground.mnt()] {
-                std::os::unix::fs::chown(path, Some(USER), Some(USER))?;
+                chown(path, Some(USER), Some(USER))?;
             }
         }
         let takes_one_mark = !matches!(self.lower, Lower::Btrfs | Lower::Overlay);
@@ -163,7 +158,7 @@ impl Setting {
 /// Another mount of the source, by the `thrufs` command, and its place.
 fn other_mount(ground: &Ground) -> Result<(Server, PathBuf), Failed> {
     let place = ground.base().join("other");
-    std::fs::create_dir(&place)?;
+    fs::create_dir(&place)?;
     let server = Server::try_start_at(ground, &place, "descriptors=16,nopassthrough")?;
     Ok((server, place))
 }
@@ -180,7 +175,7 @@ fn run_as_user(soak: &Soak) -> Result<Outcome, Failed> {
 }
 
 fn users_cannot_mount() -> Option<String> {
-    let device = std::fs::metadata("/dev/fuse").map_or(0, |found| found.permissions().mode());
+    let device = fs::metadata("/dev/fuse").map_or(0, |found| found.permissions().mode());
     if device & 0o006 != 0o006 {
         return Some("users may not open /dev/fuse (udev makes it 0666)".to_owned());
     }

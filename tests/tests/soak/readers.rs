@@ -1,16 +1,9 @@
 //! Readers above: what they ask for, the kernel keeps.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
-
-use thrufs_testing::{Random, xattrs};
-
 use crate::changes::{CROWD, NAMES};
+use std::sync::Mutex;
+use thrufs_testing::xattrs;
+use thrufs_tests::prelude::*;
 
 /// Files that are held open.
 const HELD_MAX: usize = 8;
@@ -126,6 +119,6 @@ pub fn open_regular(path: &Path) -> Option<File> {
 
 fn read_if_regular(path: &Path) {
     if let Some(mut file) = open_regular(path) {
-        let _ = std::io::copy(&mut file, &mut std::io::sink());
+        let _ = io::copy(&mut file, &mut io::sink());
     }
 }

@@ -1,24 +1,20 @@
 //! The server under test, a process of its own: what this process changed beneath would not be reported to
 //! itself. Answers are delayed at random, where a change may come between what was read and its answer.
 
+use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
-use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::io::BufRead;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::thread;
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 use thrufs::session::Transport;
 use thrufs::{
     Attributes, Context, DirectorySink, Entry, ExtendedAttributes, Features, FileHandle,
-    FileSystem, FileSystemStatistics, LockArgs, LockOwner, MountOptions, Name, Negotiation, NodeId,
+    FileSystem, FileSystemStatistics, LockArgs, LockOwner, MountOptions, Name, Negotiation,
     OpenArgs, Opened, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services,
     SessionConfig, WriteArgs, WriteSource, mount,
 };
 use thrufs_hostdir::{Config, FileHandles, FollowMode, HostDir, Locks, Resources};
-use thrufs_testing::Random;
+use thrufs_tests::prelude::*;
 
 /// Environment variable with an [`Order`].
 pub const ORDER: &str = "THRUFS_SOAK_SERVE";
@@ -46,7 +42,7 @@ pub struct Order {
 
 /// Delays one in four of some requests before, and as many after they are carried out.
 struct Delayed {
-    host: std::sync::Arc<HostDir>,
+    host: Arc<HostDir>,
     random: Mutex<Random>,
 }
 
@@ -136,9 +132,9 @@ pub fn serve(order: &str) -> ExitCode {
         ..Config::default()
     };
     let host = HostDir::open(&order.source, config, Resources::default()).unwrap();
-    let host = std::sync::Arc::new(host);
+    let host = Arc::new(host);
     let served = Delayed {
-        host: std::sync::Arc::clone(&host),
+        host: Arc::clone(&host),
         random: Mutex::new(Random(order.seed)),
     };
     let session = SessionConfig {
@@ -150,10 +146,10 @@ pub fn serve(order: &str) -> ExitCode {
         ..SessionConfig::default()
     };
     let session = mount(served, &order.mnt, &MountOptions::new("soak"), session).unwrap();
-    let mut output = std::io::stdout().lock();
+    let mut output = io::stdout().lock();
     let carrier = session.handle().carrier().cloned();
     writeln!(output, "serving {carrier:?}").unwrap();
-    for line in std::io::stdin().lock().lines() {
+    for line in io::stdin().lock().lines() {
         let words = match line.as_deref() {
             Ok("settle") if host.settle(PATIENCE).is_ok() => "settled".to_owned(),
             Ok("settle") => "late".to_owned(),

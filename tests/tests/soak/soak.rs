@@ -1,22 +1,14 @@
 //! Rounds of changes, each followed by a barrier and a comparison.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use serde::{Deserialize, Serialize};
-use thrufs_hostdir::FileHandles;
-use thrufs_testing::Random;
-use thrufs_tests::mount_point::shrink_dcache;
-
 use crate::changes::Changes;
 use crate::compare;
 use crate::readers::{Held, Reader, Signals};
 use crate::served::{ORDER, Order};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use thrufs_hostdir::FileHandles;
+use thrufs_tests::prelude::*;
 
 /// Environment variable with a [`Soak`], for a process of another user.
 pub const SOAK: &str = "THRUFS_SOAK_RUN";
@@ -207,7 +199,7 @@ fn watch(round: &Arc<AtomicU64>, server: u32) -> Arc<AtomicBool> {
                 hangs.store(true, Ordering::SeqCst);
                 eprintln!("round {now} hangs: the server, process {server}, is killed");
                 let pid = rustix::process::Pid::from_raw(server as i32).unwrap();
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
                 return;
             }
         }

@@ -2,14 +2,11 @@
 //! one would have given.
 
 use crate::ground::{Server, Way, config_for, mounted};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use thrufs::{Errno, NodeId, Opcode};
+use std::fs::Permissions;
 use thrufs_abi::layout::{CreateIn, LinkIn, MkdirIn, MknodIn, Rename2In, SetxattrIn};
 use thrufs_abi::{Reply, RequestBuilder};
 use thrufs_testing::Caller;
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 type Disturb = fn(&Path);
 

@@ -4,13 +4,8 @@ use crate::ground::{Server, Setup, Way, config_for, mounted};
 use crate::rules::{POLICY, filled, under};
 use crate::samples;
 use serde::Serialize;
-use std::fs;
-use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
-use thrufs::{Errno, NodeId};
 use thrufs_hostdir::{AuditLog, Config, IdMap, IdRange, Migration, MigrationOnError};
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 const ROOT: NodeId = NodeId::ROOT;
 const ABORT: MigrationOnError = MigrationOnError::Abort;
@@ -263,7 +258,7 @@ fn an_audited_file_that_a_state_has_open_is_recorded() {
         "[[rule]]\npath = \"plain/**\"\naction = \"audit\"\n",
     );
     let log = tempfile::NamedTempFile::new().unwrap();
-    let file = fs::File::options().append(true).open(log.path());
+    let file = File::options().append(true).open(log.path());
     setup.resources.audit_log = AuditLog::new(Some(file.unwrap().into()));
     let (ground, server) = served(setup);
     let _client = mounted(&server);

@@ -2,18 +2,15 @@
 
 use rustix::fs::SeekFrom;
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Mutex, RwLock};
 use thrufs::{Begun, Dispatcher};
 use thrufs_hostdir::{
     Config, HostDir, Ledger, Locks, Migration, MigrationMode, Resources, Strongbox,
 };
 use thrufs_policy::Policy;
 use thrufs_testing::{Carrier, Client, OFFERED_BY_GUESTS};
-use thrufs_tests::wait_until;
+use thrufs_tests::prelude::*;
 
 /// What a supervisor keeps for its workers.
 #[derive(Default)]

@@ -1,11 +1,8 @@
 //! Forged states and ledgers.
 
 use crate::ground::{Server, config, mounted};
-use std::fs;
-use std::io;
-use std::os::fd::AsFd;
 use thrufs_hostdir::{Migration, MigrationMode, MigrationOnError};
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 fn session(ground: &Ground, mode: MigrationMode) -> Server {
     let source = ground.source();
@@ -79,7 +76,7 @@ fn paths_do_not_lead_out_of_the_tree() {
     }
     // A symbolic link in place of a directory.
     fs::rename(ground.source().join("dir"), ground.source().join("gone")).unwrap();
-    std::os::unix::fs::symlink(ground.outside().join("dir"), ground.source().join("dir")).unwrap();
+    symlink(ground.outside().join("dir"), ground.source().join("dir")).unwrap();
     assert!(server.restored(Migration::default(), &state).is_err());
 }
 

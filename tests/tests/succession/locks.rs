@@ -1,14 +1,11 @@
 //! Locks, which two servers cannot hold at once.
 
 use crate::ground::{Server, WAYS, Way, config_for, mounted};
-use std::fs::{self, File};
-use std::path::Path;
-use thrufs::Errno;
+use thrufs_abi::LockOwner;
 use thrufs_abi::layout::{FileLock, LkIn};
-use thrufs_abi::{LockOwner, NodeId};
 use thrufs_hostdir::{Migration, MigrationOnError};
 use thrufs_sys::lock::{self, LockKind, RangeLock};
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 const FLOCK: u32 = 1;
 
@@ -56,7 +53,7 @@ fn flock_is_free(path: &Path) -> bool {
 struct Held {
     node: NodeId,
     fh: u64,
-    path: std::path::PathBuf,
+    path: PathBuf,
 }
 
 fn exactly(fh: u64, owner: u64, kind: i32, start: u64, end: u64) -> LkIn {

@@ -1,10 +1,8 @@
 //! Open files that the host moves, replaces or removes, before a worker dies and while there is none.
 
 use crate::ground::{Server, Way, config_for, mounted};
-use std::fs;
-use std::path::Path;
 use thrufs_hostdir::{Config, FileHandles};
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 const LOWERS: [(Lower, FileHandles); 3] = [
     (Lower::Default, FileHandles::Never),

@@ -1,14 +1,9 @@
 //! Changes that the kernel above has checked by attributes from the server before.
 
 use crate::ground::{Server, Way, config_for, mounted};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
-use thrufs::{Errno, NodeId};
 use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::SetattrIn;
-use thrufs_testing::user::{ALICE, BOB};
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 fn make(source: &Path, name: &str, owner: u32) {
     fs::write(source.join(name), "content").unwrap();

@@ -3,9 +3,8 @@
 
 use crate::ground::{Server, Way, config_for, mounted};
 use std::collections::BTreeMap;
-use thrufs::NodeId;
 use thrufs_hostdir::{Config, FileHandles};
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 const NAMES: [&str; 3] = ["p", "q", "r"];
 const EXCHANGE: u32 = 2;
@@ -80,7 +79,7 @@ enum Opened {
 
 #[test]
 fn files_are_found_after_their_names_changed_in_every_order() {
-    let length = if thrufs_test_report::is_full() { 4 } else { 3 };
+    let length = if is_full() { 4 } else { 3 };
     let sequences = sequences(length);
     for opened in [Opened::Never, Opened::Before, Opened::After] {
         for batch in sequences.chunks(BATCH) {

@@ -3,16 +3,12 @@
 
 use crate::ground::{Server, Setup, WAYS, Way, config_for, last_place_of, mounted};
 use crate::samples;
-use std::fs;
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::sync::Arc;
+use thrufs::Begun;
 use thrufs::layout::{CreateIn, OpenIn};
-use thrufs::{Begun, Errno, NodeId, Opcode};
 use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError, Resources};
 use thrufs_policy::{Accounts, Policy};
 use thrufs_testing::{Caller, Client};
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 const ROOT: NodeId = NodeId::ROOT;
 const EXCHANGE: u32 = 2;
@@ -408,7 +404,7 @@ fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
             let bytes = root.read(denied, handle, 0, 100).unwrap();
             let beneath = fs::metadata(source.join("denied/x")).unwrap();
             let shown = root.getattr(denied).unwrap().attr.ino;
-            let is_denied = shown == std::os::unix::fs::MetadataExt::ino(&beneath);
+            let is_denied = shown == MetadataExt::ino(&beneath);
             assert!(!is_denied, "byte {at}: {bytes:?}");
         }
         let _ = root.releasedir(NodeId(0), listing);
@@ -423,7 +419,7 @@ fn an_open_is_audited_once() {
     let source = ground.source();
     filled(source);
     let log = ground.base().join("audit.log");
-    let file = fs::File::options().create(true).append(true).open(&log);
+    let file = File::options().create(true).append(true).open(&log);
     let mut setup = under(Way::Death, rules);
     setup.resources.audit_log = AuditLog::new(Some(file.unwrap().into()));
     let server = Server::new(source, setup);
@@ -538,10 +534,10 @@ fn refused_opens_stay_refused_by_the_next_server() {
     assert_eq!(root.write(node, open.fh, 0, b"mine", 0), Ok(4));
     server.died();
     assert_eq!(root.write(node, open.fh, 0, b"mine", 0), Ok(4));
-    let beneath = fs::File::options()
+    let beneath = File::options()
         .write(true)
         .open(source.join("photos/new.jpg"));
-    std::io::Write::write_all(&mut beneath.unwrap(), b"ours").unwrap();
+    Write::write_all(&mut beneath.unwrap(), b"ours").unwrap();
     for _ in 0..2 {
         let refused = root.write(node, open.fh, 0, b"mine", 0);
         assert_eq!(refused, Err(Errno::EACCES));

@@ -1,11 +1,9 @@
 //! A user's share counts in the next server too.
 
 use crate::ground::{Server, Way, config_for, mounted};
-use std::fs;
-use thrufs::{Errno, NodeId};
 use thrufs_abi::layout::{FileLock, LkIn};
 use thrufs_hostdir::Config;
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 #[test]
 fn a_user_s_share_counts_after_a_death() {

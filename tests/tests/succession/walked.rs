@@ -1,14 +1,10 @@
 //! A tree walked, files open, renamed, unlinked; and then another server.
 
 use crate::ground::{Server, WAYS, Way, config, config_for, mounted};
-use std::fs;
-use std::path::Path;
-use thrufs::Errno;
-use thrufs_abi::NodeId;
 use thrufs_hostdir::{
     CacheMode, Config, Locks, Migration, MigrationMode, MigrationOnError, OpenMode,
 };
-use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::prelude::*;
 
 const ROOT: NodeId = NodeId::ROOT;
 
@@ -29,7 +25,7 @@ fn filled(source: &Path) {
     fs::write(source.join("a/b/c/deep"), "deep").unwrap();
     fs::write(source.join("a/file"), "content").unwrap();
     fs::write(source.join("a-b/other"), "other").unwrap();
-    std::os::unix::fs::symlink("a/file", source.join("link")).unwrap();
+    symlink("a/file", source.join("link")).unwrap();
 }
 
 #[test]
@@ -65,11 +61,7 @@ fn nodes_and_open_files_go_on_under_their_numbers() {
         for (path, node) in paths.iter().zip(nodes) {
             let beneath = fs::symlink_metadata(source.join(path)).unwrap();
             let shown = root.getattr(node).unwrap().attr;
-            assert_eq!(
-                shown.ino,
-                std::os::unix::fs::MetadataExt::ino(&beneath),
-                "{path}"
-            );
+            assert_eq!(shown.ino, MetadataExt::ino(&beneath), "{path}");
             // Another lookup gives the same node, whose count continues.
             assert_eq!(root.walk(path).unwrap(), node, "{path}");
         }
@@ -381,7 +373,7 @@ fn mounts_beneath_are_entered_again() {
         assert_eq!(root.walk("dir/on/file").unwrap(), file, "{way:?}");
         assert_eq!(root.getattr(file).unwrap().attr.ino, ino, "{way:?}");
         drop(server);
-        rustix::mount::unmount(&on, rustix::mount::UnmountFlags::DETACH).unwrap();
+        rustix::mount::unmount(&on, UnmountFlags::DETACH).unwrap();
     }
 }
 

@@ -1,18 +1,11 @@
 //! Ends of the mount while callers on every CPU are busy in it.
 
-use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_tests::skip_if;
-
-use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
-use thrufs_tests::connection::Connection;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::is_mounted;
-use thrufs_tests::server::{END_TIMEOUT, Server};
-use thrufs_tests::transport::must_skip_ring;
-
 use crate::load::{Load, serve};
+use rustix::io::Errno;
+use rustix::mount::unmount;
+use thrufs_tests::connection::Connection;
+use thrufs_tests::prelude::*;
+use thrufs_tests::server::END_TIMEOUT;
 
 const RETRY_INTERVAL: Duration = Duration::from_micros(300);
 

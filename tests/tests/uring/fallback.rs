@@ -1,17 +1,10 @@
 //! Without a ring, `/dev/fuse` serves, and one line of the log says why.
 
-use std::fs::{self, File};
-use std::path::Path;
-use std::thread;
-use thrufs_tests::skip_if;
-
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::flock;
 use thrufs_tests::fence::seccomp;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::machine::{Changed, cpus};
-use thrufs_tests::server::Server;
-use thrufs_tests::transport::{SWITCH, has_ring, hold_switch, must_skip_ring, prove};
-use thrufs_tests::wait_until;
+use thrufs_tests::machine::Changed;
+use thrufs_tests::prelude::*;
+use thrufs_tests::transport::{SWITCH, has_ring, hold_switch, prove};
 
 const OPTIONS: &str = "transport=uring";
 

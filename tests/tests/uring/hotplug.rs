@@ -1,16 +1,8 @@
 //! A CPU that goes while its callers and its thread are busy, and comes back.
 
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
-use thrufs_tests::skip_if;
-
-use thrufs_test_report::skipped;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::machine::{Changed, cpus};
-use thrufs_tests::transport::must_skip_ring;
-
 use crate::load::{Load, own_cpus, serve_alone};
+use thrufs_tests::machine::Changed;
+use thrufs_tests::prelude::*;
 
 /// The last CPU that can be taken away.
 fn removable_cpu() -> Option<PathBuf> {

@@ -1,18 +1,11 @@
 //! Processes that keep a mount busy, on every CPU.
 
 use std::cell::RefCell;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
-
-use thrufs_testing::process::Process;
 use thrufs_tests::acknowledged::check_blocks;
 use thrufs_tests::connection::Connection;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::machine::{cpus, on_cpu};
-use thrufs_tests::programs;
-use thrufs_tests::server::{START_TIMEOUT, Server};
+use thrufs_tests::prelude::*;
+use thrufs_tests::server::START_TIMEOUT;
 
 /// How long callers may take to return after an end.
 pub const CALLERS_TIMEOUT: Duration = Duration::from_secs(60);
@@ -166,7 +159,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.connection.abort();
         }
     }

@@ -1,20 +1,11 @@
 //! Large requests: their memory is given back, and who may copy them.
 
+use crate::load::serve;
 use rustix::process::Pid;
 use rustix::thread::sched_getaffinity;
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_tests::skip_if;
-
-use thrufs_tests::lower::Lower;
-use thrufs_tests::machine::{cpus, on_cpu, status};
-use thrufs_tests::transport::must_skip_ring;
-use thrufs_tests::wait_until;
-
-use crate::load::serve;
+use std::os::unix::fs::OpenOptionsExt;
+use thrufs_tests::machine::status;
+use thrufs_tests::prelude::*;
 
 const LARGE: usize = 1 << 20;
 

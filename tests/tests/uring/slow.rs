@@ -1,19 +1,7 @@
 //! A file system beneath with slow files delays no request for others.
 
-use std::fs;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
-use thrufs_tests::skip_if;
-
-use rustix::mount::{UnmountFlags, unmount};
-use thrufs_testing::process::Process;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::machine::{cpus, on_cpu};
-use thrufs_tests::mount_point::is_mounted;
-use thrufs_tests::programs;
-use thrufs_tests::server::Server;
-use thrufs_tests::transport::must_skip_ring;
+use rustix::mount::unmount;
+use thrufs_tests::prelude::*;
 
 /// A hundred requests without delay take a fraction of it; delayed ones wait until slow files are released.
 const PROMPT_MAX: Duration = Duration::from_secs(60);

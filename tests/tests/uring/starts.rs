@@ -1,15 +1,8 @@
 //! The start of a mount. Another process than the server makes it, and the kernel takes no entry of a ring
 //! before that one has gone on, which on busy CPUs it often has not.
 
-use thrufs_testing::while_repeating;
-use thrufs_tests::skip_if;
-
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::machine::{cpus, on_cpu};
-use thrufs_tests::server::Server;
-use thrufs_tests::transport::must_skip_ring;
-
 use crate::load::Load;
+use thrufs_tests::prelude::*;
 
 const OPTIONS: &str = "transport=uring";
 

@@ -1,17 +1,9 @@
 //! A caller that waits for a lock delays no other.
 
-use thrufs_tests::connection::AbortOnPanic;
-
-use rustix::process::Signal;
-use thrufs_tests::connection::Connection;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::machine::{cpus, on_cpu};
-use thrufs_tests::programs;
-use thrufs_tests::server::kill_process;
-use thrufs_tests::transport::must_skip_ring;
-use thrufs_tests::wait_until;
-
 use crate::load::serve;
+use thrufs_tests::connection::AbortOnPanic;
+use thrufs_tests::connection::Connection;
+use thrufs_tests::prelude::*;
 
 /// The kernel hands over a request that finds all slots of its queue taken with the next reply. There is none when
 /// those slots have waits for a lock.
@@ -24,7 +16,7 @@ fn a_request_behind_waiters_that_have_come_at_once_is_answered() {
     let gate = ground.outside().join("gate");
     let path = ground.mnt().join("file");
     for file in [&gate, &path] {
-        std::fs::write(file, "x").unwrap();
+        fs::write(file, "x").unwrap();
     }
     let (gate, path) = (gate.to_str().unwrap(), path.to_str().unwrap());
     let hold = |file| {
@@ -49,9 +41,9 @@ fn a_request_behind_waiters_that_have_come_at_once_is_answered() {
     kill_process(server.worker(), Signal::STOP);
     closed.finish();
     wait_until("two requests", || connection.waiting() == 2);
-    let other = std::thread::spawn({
+    let other = thread::spawn({
         let path = path.to_owned();
-        move || on_cpu(cpu, || std::fs::symlink_metadata(path))
+        move || on_cpu(cpu, || fs::symlink_metadata(path))
     });
     wait_until("three requests", || connection.waiting() == 3);
     kill_process(server.worker(), Signal::CONT);

@@ -1,15 +1,9 @@
 //! Where ACLs are not served, no caller gets through the mount what an ACL beneath refuses.
 
-use std::fs;
-use std::os::unix::fs::chown;
-use std::path::Path;
-
-use rustix::fs::{Access, CWD, accessat};
-use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM, User};
+use rustix::fs::{Access, accessat};
+use thrufs_testing::user::{MEMBER, TEAM, User};
 use thrufs_tests::acl::List;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::transport::over_each;
+use thrufs_tests::prelude::*;
 
 /// A group that `MEMBER` is in as well.
 const OTHER_TEAM: u32 = 4099;

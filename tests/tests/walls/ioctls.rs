@@ -1,16 +1,10 @@
 //! The kernel above passes on every unknown command, from any caller with the file open.
 
-use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
-
 use rustix::fs::{IFlags, ioctl_getflags};
 use rustix::io::Errno;
-use thrufs_testing::user::BOB;
 use thrufs_tests::fence::ioctl::{Argument, send};
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::transport::{Transport, over_each};
+use thrufs_tests::prelude::*;
+use thrufs_tests::transport::Transport;
 
 /// Types of commands on files: `linux/fs.h`, `linux/fiemap.h`, file systems' own, and those of terminals
 /// (FIONREAD, FIBMAP and the like).

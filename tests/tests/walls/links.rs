@@ -5,19 +5,10 @@
 //! client's kernel would resolve it above the mount point, where there is nothing: so the server led to the
 //! secret what reaches it.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 use thrufs_testing::StopAll;
-
-use rustix::fs::{CWD, RenameFlags, XattrFlags};
 use thrufs_testing::steps::Steps;
 use thrufs_tests::compare::{differences, snapshot};
-use thrufs_tests::mounted::Mounted;
-use thrufs_tests::transport::over_each;
+use thrufs_tests::prelude::*;
 
 const SECRET: &str = "the secret outside";
 
@@ -55,7 +46,7 @@ fn fill(dir: &Path, content: &str) {
         rustix::fs::setxattr(dir.join(name), "user.content", value, none).unwrap();
     }
     let link = Path::new("leads").join(content);
-    std::os::unix::fs::symlink(link, dir.join("link")).unwrap();
+    symlink(link, dir.join("link")).unwrap();
 }
 
 /// Calls of [`Steps`] for everything that takes a path: below DIR, which is now a directory and now a link
@@ -114,8 +105,8 @@ fn no_way_out(options: &str) {
     fill(&outside, SECRET);
     fs::write(outside.join("only-outside"), b"").unwrap();
     fs::write(source.join("file"), HARMLESS).unwrap();
-    std::os::unix::fs::symlink("../outside", source.join("dir-link")).unwrap();
-    std::os::unix::fs::symlink("../outside/secret", source.join("file-link")).unwrap();
+    symlink("../outside", source.join("dir-link")).unwrap();
+    symlink("../outside/secret", source.join("file-link")).unwrap();
     // Beneath, the links do lead to the secret.
     assert_eq!(
         fs::read_to_string(source.join("dir-link/secret")).unwrap(),

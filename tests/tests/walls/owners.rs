@@ -2,21 +2,16 @@
 //! beneath here, after a stranger has opened what it needs; then the stranger tries what it could do
 //! before, through the mount and beneath.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
-use std::path::Path;
-use thrufs_tests::property::timestamps;
-use thrufs_tests::{acl, skip_if};
-
-use rustix::fs::{AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, UTIME_NOW, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, IFlags, UTIME_NOW};
 use rustix::io::{Errno, Result};
-use thrufs_testing::user::{BOB, MEMBER, TEAM, User};
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
+use std::fs::Permissions;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use thrufs_testing::user::{MEMBER, TEAM, User};
+use thrufs_tests::prelude::*;
+use thrufs_tests::property::timestamps;
 use thrufs_tests::relayed::{Queues, Relayed};
-use thrufs_tests::transport::{Transport, over_each};
+use thrufs_tests::transport::Transport;
 
 /// A change through a descriptor, reserved for the owner.
 type Change = (&'static str, fn(&File) -> Result<()>);
@@ -273,7 +268,7 @@ fn groups_of_the_starter_give_nothing() {
             set().unwrap();
             assert_eq!(fs::metadata(&beneath).unwrap().mode() & 0o7777, 0o755);
         };
-        std::thread::scope(|scope| scope.spawn(in_thread).join().unwrap());
+        thread::scope(|scope| scope.spawn(in_thread).join().unwrap());
     });
 }
 

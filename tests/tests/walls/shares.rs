@@ -1,18 +1,9 @@
 //! One user opens all that it can, and others continue.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use thrufs_testing::user::{ALICE, BOB, User};
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::server::{END_TIMEOUT, Server};
-use thrufs_tests::transport::over_each;
-use thrufs_tests::wait_until;
+use thrufs_testing::user::User;
+use thrufs_tests::prelude::*;
+use thrufs_tests::server::END_TIMEOUT;
 
 /// Descriptors of the server: 96 for inodes, 80 for each user, and 120 for all users together.
 const FILES_MAX: u32 = 256;
@@ -52,7 +43,7 @@ fn open_ground() -> Ground {
     fs::create_dir(source.join("dir")).unwrap();
     fs::write(source.join("dir/inner"), "").unwrap();
     fs::write(source.join("file"), "content").unwrap();
-    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    let all = PermissionsExt::from_mode(0o777);
     fs::set_permissions(source, all).unwrap();
     ground
 }

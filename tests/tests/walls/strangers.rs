@@ -1,19 +1,12 @@
 //! A stranger's request gets the same answer through the mount as beneath, and leaves the same.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
-use std::path::Path;
-use thrufs_tests::skip_if;
-
-use rustix::fs::{FallocateFlags, XattrFlags};
+use rustix::fs::FallocateFlags;
 use rustix::io::Result;
+use std::fs::Permissions;
+use std::os::unix::fs::OpenOptionsExt;
 use thrufs_testing::steps::Steps;
-use thrufs_testing::user::BOB;
-use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mount_point::must_skip;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::prelude::*;
 use thrufs_tests::relayed::{Queues, Relayed};
-use thrufs_tests::transport::over_each;
 
 /// Names of each row of `docs/security/requests.md`.
 const NAMES: &[&str] = &[
@@ -81,9 +74,7 @@ fn value_of(name: &str) -> Vec<u8> {
     match name {
         // `VFS_CAP_REVISION_2` with CAP_CHOWN.
         "security.capability" => [0x0200_0000u32, 1, 0, 0, 0].map(u32::to_le_bytes).concat(),
-        "system.posix_acl_access" | "system.posix_acl_default" => {
-            thrufs_tests::acl::List::ALL.value_with(&[])
-        }
+        "system.posix_acl_access" | "system.posix_acl_default" => acl::List::ALL.value_with(&[]),
         _ => b"value".to_vec(),
     }
 }
@@ -108,68 +99,37 @@ fn attributes(directory: &Path) -> Vec<Result<usize>> {
 }
 
 /// Calls of [`Steps`], each after the one before it succeeded.
-const ACTS: &[(&str, &str)] = &[
-    ("device", "node made char 666 1 3"),
-    ("disk", "node made block 666 7 0"),
-    ("whiteout", "node made char 666"),
-    ("fifo", "node made fifo 666"),
-    ("socket", "node made socket 666"),
-    ("set-id file", "node made file 6755"),
-    ("rename leaving a whiteout", "rename2 whiteout own moved"),
-    (
-        "a name for what had none",
-        "open @f . rw,tmpfile; linkfollow @f named",
-    ),
-    (
-        "a name for what is to have none",
-        "open @f . rw,tmpfile,excl; linkfollow @f named",
-    ),
-    (
-        "a name for what lost its last",
-        "open @f made rw,creat; unlink made; linkfollow @f named",
-    ),
-    ("link to root's", "link root linked"),
-    ("link to what all may write", "link all linked"),
-    ("link to a set-id file", "link set-id linked"),
-    ("cut what cannot be written", "open root r,trunc"),
-    ("without times", "open all r,noatime"),
-    ("without times, of its own", "open own r,noatime"),
-    ("sync everything", "open @f all r; syncfs @f"),
-    ("allocate", "open @f all rw; allocate @f 4096 8192"),
-    (
-        "allocate behind the end",
-        "open @f all rw; allocate @f 4096 8192 keep",
-    ),
-    ("punch", "open @f all rw; allocate @f 4096 8192 punch,keep"),
-    (
-        "allocate without writing",
-        "open @f all r; allocate @f 4096 8192",
-    ),
-    (
-        "allocate a directory",
-        "open @f sticky r; allocate @f 4096 8192",
-    ),
-    ("copy", "open @a root r; open @b all w; copy @a 0 @b 0 100"),
-    (
-        "copy without writing",
-        "open @a root r; open @b all r; copy @a 0 @b 0 100",
-    ),
-    (
-        "copy to the end",
-        "open @a root r; open @b all w,append; copy @a 0 @b 0 100",
-    ),
-    (
-        "copy a directory",
-        "open @a sticky r; open @b all w; copy @a 0 @b 0 100",
-    ),
-    (
-        "copy to a directory",
-        "open @a root r; open @b sticky r; copy @a 0 @b 0 100",
-    ),
-    ("data", "open @f all r; seekdata @f 10"),
-    ("hole", "open @f all r; seekhole @f 10"),
-    ("data behind the end", "open @f all r; seekdata @f 9000"),
-];
+const ACTS: &str = "\
+device: node made char 666 1 3
+disk: node made block 666 7 0
+whiteout: node made char 666
+fifo: node made fifo 666
+socket: node made socket 666
+set-id file: node made file 6755
+rename leaving a whiteout: rename2 whiteout own moved
+a name for what had none: open @f . rw,tmpfile; linkfollow @f named
+a name for what is to have none: open @f . rw,tmpfile,excl; linkfollow @f named
+a name for what lost its last: open @f made rw,creat; unlink made; linkfollow @f named
+link to root's: link root linked
+link to what all may write: link all linked
+link to a set-id file: link set-id linked
+cut what cannot be written: open root r,trunc
+without times: open all r,noatime
+without times, of its own: open own r,noatime
+sync everything: open @f all r; syncfs @f
+allocate: open @f all rw; allocate @f 4096 8192
+allocate behind the end: open @f all rw; allocate @f 4096 8192 keep
+punch: open @f all rw; allocate @f 4096 8192 punch,keep
+allocate without writing: open @f all r; allocate @f 4096 8192
+allocate a directory: open @f sticky r; allocate @f 4096 8192
+copy: open @a root r; open @b all w; copy @a 0 @b 0 100
+copy without writing: open @a root r; open @b all r; copy @a 0 @b 0 100
+copy to the end: open @a root r; open @b all w,append; copy @a 0 @b 0 100
+copy a directory: open @a sticky r; open @b all w; copy @a 0 @b 0 100
+copy to a directory: open @a root r; open @b sticky r; copy @a 0 @b 0 100
+data: open @f all r; seekdata @f 10
+hole: open @f all r; seekhole @f 10
+data behind the end: open @f all r; seekdata @f 9000";
 
 fn acted(directory: &Path, calls: &str) -> Result<Vec<Vec<u8>>> {
     let mut steps = Steps::new(directory.to_owned(), directory.to_owned());
@@ -190,7 +150,7 @@ fn gets_the_same_answers(ground: &Ground) {
         assert_eq!(through, natively, "{name}");
         assert_eq!(left(&beneath), left(&native), "{name}");
     };
-    for (name, calls) in ACTS {
+    for (name, calls) in ACTS.lines().map(|act| act.split_once(": ").unwrap()) {
         compare(name, &|at| format!("{:?}", acted(at, calls)));
     }
     compare("attributes", &|at| format!("{:?}", attributes(at)));

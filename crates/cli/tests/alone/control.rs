@@ -1,23 +1,15 @@
 //! The control socket of a mount: `thrufs explain` and `thrufs ctl`.
 
-use crate::ground::{
-    self, Foreground, Ground, THRUFS, detach, fails, mount_line, mount_tmpfs, run, skipped, stderr,
-    stdout, succeeded, thrufs, wait_for,
-};
+use crate::ground::mount_line;
+use crate::ground::prelude::*;
 use rustix::mount::mount_bind;
-use rustix::process::{Signal, kill_process};
-use serde_json::Value;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
 
 /// The usual control socket of the topmost mount at this path.
 fn socket_of(mountpoint: &Path) -> PathBuf {
@@ -88,7 +80,7 @@ fn opens(path: &Path) -> (u64, u64) {
 fn ask(socket: &Path, path: &str) -> String {
     let request = format!("{{\"version\":1,\"command\":\"explain\",\"path\":\"{path}\"}}\n");
     let mut stream = UnixStream::connect(socket).unwrap();
-    let patience = Some(ground::LIMIT);
+    let patience = Some(LIMIT);
     stream.set_read_timeout(patience).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut line = String::new();
@@ -114,7 +106,7 @@ fn assert_explained_while_open_and_after(ground: &Ground, data_path: &str, why: 
     let file = ground.mnt.join("file");
     let ino = fs::metadata(ground.src.join("file")).unwrap().ino();
     let open = [
-        fs::File::open(&file).unwrap(),
+        File::open(&file).unwrap(),
         fs::OpenOptions::new().append(true).open(&file).unwrap(),
     ];
     let explained = explain(&file);
@@ -260,7 +252,7 @@ fn stacked_mounts_are_queried_by_their_own_files() {
     let other = lower.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("file"), "content").unwrap();
-    let open = fs::File::open(&beneath).unwrap();
+    let open = File::open(&beneath).unwrap();
     succeeded(&thrufs!("mount", "--cache=always", &other, &beneath));
     assert_ne!(socket_of(&beneath), lower.socket);
     assert_eq!(explain(&beneath.join("file"))["cache"]["mode"], "always");
@@ -345,7 +337,7 @@ fn mount_of_an_ordinary_user_is_queried_by_that_user_and_root() {
     let runtime = ground.path().join("runtime");
     fs::create_dir(&runtime).unwrap();
     for directory in [&ground.src, &ground.mnt, &runtime] {
-        std::os::unix::fs::chown(directory, Some(USER), Some(USER)).unwrap();
+        chown(directory, Some(USER), Some(USER)).unwrap();
     }
     let user = |runtime: Option<&Path>, arguments: &[&str]| {
         let mut command = Command::new(&program);

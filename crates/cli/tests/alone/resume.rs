@@ -2,18 +2,11 @@
 
 mod policy;
 
+use crate::ground::prelude::*;
 use crate::ground::share::{Place, get_features, mount_at};
-use crate::ground::{stdout, thrufs, wait_for};
-use rustix::process::{Pid, Signal, kill_process};
-use std::fs;
-use std::io::Read;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 use thrufs::layout::{FileLock, LkIn};
-use thrufs::{Errno, NodeId};
-use thrufs_client::{Caller, Client, FrontEnd, FrontEndConfig};
+use thrufs_client::Caller;
 use thrufs_testing::StopAll;
 
 const THREADS: usize = 6;

@@ -5,21 +5,15 @@ mod policy;
 mod set_ids;
 mod set_ups;
 
+use crate::ground::prelude::*;
 use crate::ground::share::Place;
-use crate::ground::{Foreground, stdout, thrufs};
 use crate::resume::{kill, replace};
-use rustix::process::Signal;
-use std::fs;
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
-use thrufs::{Errno, NodeId};
+use std::sync::atomic::AtomicU64;
 use thrufs_abi::layout::{FallocateIn, RemovemappingOne, SetattrIn, SetupmappingIn};
 use thrufs_abi::{AttrFlags, SetattrValid};
 use thrufs_client::{
-    Caller, Client, DAX_RANGE_BYTES, DaxClient, DaxError, FrontEnd, FrontEndConfig,
-    SETUPMAPPING_READ, SETUPMAPPING_WRITE, Window, WindowBehaviour, WindowConfig,
+    Caller, DAX_RANGE_BYTES, DaxClient, DaxError, SETUPMAPPING_READ, SETUPMAPPING_WRITE, Window,
+    WindowBehaviour, WindowConfig,
 };
 
 const RANGE: usize = DAX_RANGE_BYTES as usize;
@@ -154,7 +148,7 @@ fn a_guest_s_loads_and_stores_go_to_the_host_s_file() {
             let mut seen = vec![0; size];
             dax.read(node, 0, &mut seen).unwrap();
             assert!(seen == content, "{size}: what the guest reads");
-            let host = fs::File::options().write(true).open(&path).unwrap();
+            let host = File::options().write(true).open(&path).unwrap();
             host.write_all_at(b"HOST", (size as u64).saturating_sub(4))
                 .unwrap();
             dax.read(node, 0, &mut seen).unwrap();
@@ -191,7 +185,7 @@ fn where_the_monitor_maps_beyond_the_end_a_mapped_file_grows() {
         dax.read(node, 0, &mut seen).unwrap();
         assert!(seen == expected, "after {step} writes");
     }
-    fs::File::options()
+    File::options()
         .append(true)
         .open(&path)
         .unwrap()
@@ -254,7 +248,7 @@ fn where_the_monitor_maps_whole_pages_alone_the_size_of_a_mapped_file_stays() {
     }
     assert_eq!(fs::metadata(&path).unwrap().len(), 8192);
     // What the host adds is not told while the end is mapped.
-    let host = fs::File::options().write(true).open(&path).unwrap();
+    let host = File::options().write(true).open(&path).unwrap();
     host.write_all_at(b"more", 8192).unwrap();
     assert_eq!(root.getattr(node).unwrap().attr.size, 8192);
     dax.remove(node).unwrap();
@@ -367,7 +361,7 @@ fn mappings_stay_right_when_workers_are_killed() {
             }
             for _ in 0..KILLS {
                 let before = steps.load(Ordering::SeqCst);
-                crate::ground::wait_for("progress", || {
+                wait_for("progress", || {
                     stop.load(Ordering::SeqCst) || steps.load(Ordering::SeqCst) > before + 50
                 });
                 kill(&place);
@@ -409,7 +403,7 @@ fn a_window_of_gigabytes_is_mapped_to_its_end() {
         });
         root.remove_mapping(node, &all).unwrap();
         // QEMU answers before it unmaps.
-        assert!(window.wait_until(crate::ground::LIMIT, |counts| counts.live == 0));
+        assert!(window.wait_until(LIMIT, |counts| counts.live == 0));
         mounted.end();
     }
 }

@@ -5,20 +5,15 @@
 #[path = "../ground/mod.rs"]
 mod ground;
 
+use crate::ground::prelude::*;
 use ground::{
     Foreground, Ground, THRUFS, fails, is_mount, run, skipped, stderr, stdout, succeeded, thrufs,
     wait_for,
 };
 use rustix::mount::{MountFlags, mount};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use serde_json::Value;
+use rustix::process::kill_process_group;
 use std::ffi::CString;
-use std::fs;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
 
 /// A short run.
 const LITTLE: [&str; 6] = ["--percent", "2", "--rows", ROWS, "--modes", "dev"];
@@ -65,7 +60,7 @@ impl Place {
         let said = self.ground.path().join("said");
         let mut command = self.bench(&LITTLE);
         command.args(ENDLESS).process_group(0).stdout(Stdio::null());
-        let child = command.stderr(fs::File::create(&said).unwrap()).spawn();
+        let child = command.stderr(File::create(&said).unwrap()).spawn();
         Foreground::of(child.unwrap()).logging_to(said)
     }
 
@@ -419,7 +414,7 @@ fn an_ordinary_user_gets_figures_and_reasons_for_what_is_missing() {
     let program = ground::copied_with_benchmark(place.ground.path());
     let own = place.directory().join("own");
     fs::create_dir(&own).unwrap();
-    std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();
+    chown(&own, Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", AS_USER, "sh"]);
     command.arg(&program);

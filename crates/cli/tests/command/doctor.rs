@@ -1,14 +1,8 @@
 //! `thrufs doctor`: its findings, in text and JSON, and that a mount agrees.
 
-use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stderr, stdout, succeeded, thrufs};
+use crate::ground::prelude::*;
 use rustix::mount::MountPropagationFlags;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tempfile::TempDir;
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 

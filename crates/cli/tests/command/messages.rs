@@ -1,12 +1,7 @@
 //! Messages: help, errors, manual pages and completions.
 
-use crate::ground::{self, THRUFS, fails, run, stdout, succeeded, thrufs};
+use crate::ground::prelude::*;
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use tempfile::TempDir;
 
 #[test]
 fn version_is_that_of_the_package() {
@@ -142,7 +137,7 @@ fn names_control_no_terminal() {
         let said = if *is_text {
             stdout(output)
         } else {
-            ground::stderr(output)
+            stderr(output)
         };
         assert!(said.contains("\\u"), "{number}: {said:?}");
         let controls = |char: char| char.is_control() && char != '\n' || char == '\u{202e}';
@@ -195,7 +190,7 @@ fn manual_pages_pass_lint() {
     }
     let mut mandoc = Command::new("mandoc");
     if mandoc.stdin(Stdio::null()).output().is_err() {
-        return ground::skipped("the syntax of the manual pages: there is no mandoc");
+        return skipped("the syntax of the manual pages: there is no mandoc");
     }
     for name in names {
         let mut lint = Command::new("mandoc");
@@ -215,7 +210,7 @@ fn completions(shell: &str) -> String {
         return stdout(&output);
     }
     if Command::new(shell).arg("-c").arg("true").output().is_err() {
-        ground::skipped(&format!("the syntax of the completions: no {shell}"));
+        skipped(&format!("the syntax of the completions: no {shell}"));
         return stdout(&output);
     }
     let place = TempDir::new().unwrap();

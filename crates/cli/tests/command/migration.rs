@@ -1,14 +1,10 @@
 //! A guest that migrates between two `thrufs share` repeatedly under load.
 
+use crate::ground::prelude::*;
 use crate::ground::share::{Place, mount_at};
-use crate::ground::{self, Foreground, wait_for};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
-use thrufs::NodeId;
-use thrufs_client::{Client, FrontEnd, FrontEndConfig, GuestMemory, MigrateError};
+use std::sync::atomic::AtomicUsize;
+use thrufs_client::{GuestMemory, MigrateError};
 use thrufs_test_report::is_full;
 use thrufs_testing::StopAll;
 
@@ -222,7 +218,7 @@ fn a_guest_moves_under_load() {
         (&policy, 3, copied),
     ] {
         if options.contains("handles") && !rustix::process::geteuid().is_root() {
-            ground::skipped("opening by file handles needs root");
+            skipped("opening by file handles needs root");
             continue;
         }
         moved_under_load(options, queues, memory);
@@ -241,7 +237,7 @@ fn migration_of_a_file_unlinked_while_open() {
         let from = &format!("migration_mode={from}");
         let to = &format!("migration_on_error={to}");
         if from.contains("handles") && !rustix::process::geteuid().is_root() {
-            ground::skipped("opening by file handles needs root");
+            skipped("opening by file handles needs root");
             continue;
         }
         let servers = Servers::new([from, to]);
@@ -269,7 +265,7 @@ fn migration_of_a_file_unlinked_while_open() {
 #[test]
 fn migration_refuse_handles_refuses_handles() {
     if !rustix::process::geteuid().is_root() {
-        return ground::skipped("opening by file handles needs root");
+        return skipped("opening by file handles needs root");
     }
     let servers = Servers::new(["migration_mode=file-handles", "migration_refuse_handles"]);
     let client = servers.mount(1);

@@ -1,20 +1,11 @@
 //! Mounting and unmounting.
 
-use crate::ground::{
-    self, Ground, THRUFS, detach, fails, is_mount, mount_line, mount_tmpfs, run, status,
-    status_set, stderr, stop_process, succeeded, thrufs, wait_for,
-};
+use crate::ground::prelude::*;
+use crate::ground::{is_mount, mount_line, status_set, stop_process};
 use rustix::mount::MountPropagationFlags;
-use rustix::process::{Signal, kill_process};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[test]
 fn mount_serves_and_unmount_leaves_nothing() {
@@ -66,7 +57,7 @@ fn unmount_reports_why_it_fails() {
     assert!(is_mount(Path::new("/proc")), "left alone");
 
     succeeded(&ground.mount(&[]));
-    let open = fs::File::open(ground.mnt.join("file")).unwrap();
+    let open = File::open(ground.mnt.join("file")).unwrap();
     let said = fails(&unmount(), 1, "in use");
     assert!(said.contains("--lazy"), "{said}");
     ground.assert_serves();
@@ -173,7 +164,7 @@ fn busy_mount_is_detached_with_what_the_kernel_has_not_yet_written() {
     writer.wait().unwrap();
 }
 
-fn append_to(path: &Path) -> fs::File {
+fn append_to(path: &Path) -> File {
     fs::OpenOptions::new().append(true).open(path).unwrap()
 }
 
@@ -193,7 +184,7 @@ fn passthrough_file_outlives_its_mount() {
 fn busy_mount_released_in_time_ends_cleanly() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
-    let open = fs::File::open(ground.mnt.join("file")).unwrap();
+    let open = File::open(ground.mnt.join("file")).unwrap();
     server.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(500));
     assert!(ground.is_mounted());
@@ -206,7 +197,7 @@ fn busy_mount_released_in_time_ends_cleanly() {
 fn a_second_signal_does_not_wait() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=600"]);
-    let _open = fs::File::open(ground.mnt.join("file")).unwrap();
+    let _open = File::open(ground.mnt.join("file")).unwrap();
     server.signal_and_wait(Signal::INT);
     let said = server.ends_by(Signal::INT);
     assert!(said.contains("second signal"), "{said}");
@@ -234,7 +225,7 @@ fn system_calls_are_filtered() {
     std::thread::scope(|scope| {
         for number in 0..8 {
             let path = ground.mnt.join(format!("file {number}"));
-            scope.spawn(move || fs::File::create(path).unwrap().sync_all().unwrap());
+            scope.spawn(move || File::create(path).unwrap().sync_all().unwrap());
         }
     });
     ground.assert_serves();
@@ -451,7 +442,7 @@ fn fstab_lines_work_through_the_helper() {
 fn mount_knows_the_type_directly_and_through_mount_fuse() {
     let Some(ground) = Ground::new() else { return };
     if !Path::new("/usr/sbin/mount.fuse").exists() {
-        return ground::skipped("mount.fuse: there is no package fuse3");
+        return skipped("mount.fuse: there is no package fuse3");
     }
     // In a mount namespace, whose /usr/sbin has these names of the program and what mount(8) needs.
     let script = "set -e; sbin=$1 src=$2 mnt=$3; mkdir $sbin; cp -P /usr/sbin/mount.fuse* $sbin
@@ -468,7 +459,7 @@ fn mount_knows_the_type_directly_and_through_mount_fuse() {
     command.args([&ground.path().join("sbin"), &ground.src, &ground.mnt]);
     let output = run(command.arg(THRUFS));
     let said = fails(&output, 0, "did you mean `allow_other`");
-    assert_eq!(ground::stdout(&output), "content".repeat(4), "{said}");
+    assert_eq!(stdout(&output), "content".repeat(4), "{said}");
     let mounts: Vec<_> = said.lines().filter(|l| l.contains(" - ")).collect();
     assert_eq!(mounts.len(), 4, "{said}");
     for (mount, part) in mounts
@@ -492,7 +483,7 @@ fn ordinary_user_mounts_through_fusermount3() {
     }
     let thrufs = ground::copied_program(ground.path());
     for directory in [&ground.src, &ground.mnt] {
-        std::os::unix::fs::chown(directory, Some(65_534), Some(65_534)).unwrap();
+        chown(directory, Some(65_534), Some(65_534)).unwrap();
     }
     let user = |arguments: &[&str]| {
         let mut command = Command::new(&thrufs);

@@ -1,20 +1,11 @@
 //! Options that govern a process, a mount or a device, seen at what was started. What all options set is
 //! checked in `options::resolve`.
 
+use crate::ground::prelude::*;
 use crate::ground::share::Place;
-use crate::ground::{
-    Foreground, Ground, mount_line, skipped, status, status_set, stdout, succeeded, thrufs,
-    unmount_by_command, wait_for,
-};
+use crate::ground::{mount_line, status_set, unmount_by_command};
 use rustix::mount::{MountFlags, mount};
-use rustix::process::{Pid, Signal};
-use serde_json::Value;
-use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use thrufs::NodeId;
-use thrufs_client::{Client, FrontEnd, FrontEndConfig};
+use std::io::ErrorKind;
 
 /// An option, what to look at, and what is seen there: something else than without the option.
 type Effect<T> = (&'static str, fn(&T) -> String, &'static str);
@@ -167,8 +158,8 @@ fn owner(ground: &Ground) -> String {
 }
 
 fn asked(arguments: &[&str], mnt: &Path) -> Value {
-    let mut command = std::process::Command::new(crate::ground::THRUFS);
-    let output = crate::ground::run(command.args(arguments).arg(mnt));
+    let mut command = Command::new(THRUFS);
+    let output = run(command.args(arguments).arg(mnt));
     succeeded(&output);
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -225,7 +216,7 @@ fn has_capability(process: Pid, number: u32) -> bool {
 }
 
 fn writes_of_64_kib(ground: &Ground) -> String {
-    let file = fs::File::create(ground.mnt.join("written"));
+    let file = File::create(ground.mnt.join("written"));
     file.unwrap().write_all(&[1; 64 << 10]).unwrap();
     requests(ground, "WRITE").to_string()
 }
@@ -238,7 +229,7 @@ fn max_background(ground: &Ground) -> String {
         .join(minor(ground).to_string())
         .join("max_background");
     let text = fs::read_to_string(file).unwrap().trim().to_owned();
-    crate::ground::detach(&connections);
+    detach(&connections);
     text
 }
 
@@ -388,7 +379,7 @@ fn options_of_a_share_are_seen() {
             queue_size: 64,
             ..FrontEndConfig::default()
         };
-        let guest = crate::ground::share::mount_at(&place.socket, &front_end);
+        let guest = ground::share::mount_at(&place.socket, &front_end);
         Some(Shared {
             place,
             server,

@@ -1,16 +1,13 @@
 //! What the peers of a share's supervisor send, or do not: no other machine waits for it.
 
+use crate::ground::prelude::*;
 use crate::ground::share::{Place, get_features};
-use crate::ground::{Ground, LIMIT, stop_process, unmount};
+use crate::ground::{stop_process, unmount};
 use rustix::net::SendFlags;
-use rustix::process::{Pid, Signal, kill_process};
-use std::fs::File;
-use std::io::{Error, ErrorKind, Read, Write};
+use std::io::{Error, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use thrufs::InitFlags;
-use thrufs_client::Client;
 use thrufs_sys::fd_passing;
 
 const OPTIONS: &str = "control=none,machines=6";
@@ -182,7 +179,7 @@ fn front_end_does_not_fill_the_log() {
     let share = place.share_with_log(OPTIONS);
     let mut path = place.socket.with_file_name("long");
     path.extend([&"n\u{1b}[2J\u{9b}".repeat(35); 15]);
-    std::fs::create_dir_all(&path).unwrap();
+    fs::create_dir_all(&path).unwrap();
     let directory = File::open(&path).unwrap();
     let call = message(SET_VRING_CALL, &1_u64.to_ne_bytes());
     for _ in 0..CONNECTIONS {

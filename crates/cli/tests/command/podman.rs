@@ -1,11 +1,7 @@
 //! Podman's command of docs/workspaces.md. Only with `--full`, as its packages are.
 
-use crate::ground::{self, fails, run, skipped, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::workspace::{PAGE, REFUSED, USER, Workspace};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::process::{Command, Output};
 
 /// What the machine that runs the tests may forbid or lack: cgroups of version 2 that can be written, limits
 /// that can be raised, a network, overlays.
@@ -79,7 +75,7 @@ impl Podman {
         let podman = Podman { workspace, command };
         let tried = podman.podman(false, "podman run --rm localhost/image true", "");
         if !tried.status.success() {
-            skipped(&format!("podman: {}", ground::stderr(&tried)));
+            skipped(&format!("podman: {}", stderr(&tried)));
             return None;
         }
         Some(podman)

@@ -1,12 +1,6 @@
 //! `thrufs policy check`.
 
-use crate::ground::{self, THRUFS, fails, run, stdout};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-use tempfile::TempDir;
+use crate::ground::prelude::*;
 
 const POLICY: &str = r#"audit-log = "/var/log/opens"
 [[rule]]

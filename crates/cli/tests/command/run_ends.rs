@@ -1,11 +1,10 @@
 //! `thrufs run`: exit statuses, signals, standard files, arguments and working directory.
 
-use crate::ground::{fails, run, stderr, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, Talk, Who, of_both};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
 
 /// In the sandbox. Not sh: dash loses signals that arrive while it starts a program (`onsig` in its trap.c).
 fn shell(ground: &RunGround, script: &str) -> Command {
@@ -113,7 +112,7 @@ fn command_of_run_gets_signals_from_outside_of_the_pid_namespace() {
     let script = "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done";
     let talk = started(contained.arg(script));
     let id = talk.pid().as_raw_nonzero();
-    let inner = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    let inner = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
     signal(inner.unwrap(), "TERM");
     assert_eq!(talk.end().status.code(), Some(9));
 }
@@ -157,8 +156,8 @@ fn command_of_run_has_arguments_environment_and_no_descriptors() {
 fn command_of_run_begins_where_run_was_started() {
     // /tmp is another inside.
     let hidden = tempfile::tempdir_in("/tmp").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(hidden.path(), mode).unwrap();
+    let mode = PermissionsExt::from_mode(0o755);
+    fs::set_permissions(hidden.path(), mode).unwrap();
     for ground in of_both() {
         succeeded(&script(&ground, "mkdir sub; ln -s sub link"));
         let root = ground.tree.to_str().unwrap();

@@ -1,14 +1,8 @@
 //! Trees for `thrufs run`, and commands in it as several users.
 
-use crate::ground::{self, THRUFS, skipped};
-use rustix::process::Pid;
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use tempfile::TempDir;
+use crate::ground::prelude::*;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout};
 
 /// An ordinary user, with an entry in passwd(5).
 pub const USER: u32 = 65_534;
@@ -97,7 +91,7 @@ impl RunGround {
             let mut owner = Command::new("chown");
             owner.args(["-R", &format!("{USER}:{USER}")]);
             let paths = [&ground.around, &ground.home];
-            ground::succeeded(&ground::run(owner.args(paths)));
+            succeeded(&run(owner.args(paths)));
             chown(ground.path(), Some(USER), Some(USER)).unwrap();
         }
         Some(ground)
@@ -190,7 +184,7 @@ impl RunGround {
     pub fn shell(&self, options: &[&str], script: &str) -> Output {
         let mut command = self.thrufs_run(options);
         let tree = self.tree.as_path();
-        ground::run(command.args(["sh", "-ec", script]).current_dir(tree))
+        run(command.args(["sh", "-ec", script]).current_dir(tree))
     }
 }
 

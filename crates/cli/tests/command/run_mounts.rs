@@ -1,9 +1,8 @@
 //! `thrufs run` beside what is mounted and unmounted on the host.
 
-use crate::ground::{self, Ground, mount_tmpfs, succeeded, thrufs};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, Talk, Who, grounds};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
-use std::fs;
 
 /// `thrufs unmount` fails while another mount namespace has the mount.
 #[test]
@@ -38,14 +37,14 @@ fn what_the_host_unmounts_is_unmounted_in_runs_of_root() {
         talk.say("go");
         talk.wait_for("looked");
         // Sandboxes of other tests keep them too, those of ordinary users until they end.
-        ground::wait_for("the servers to end", || {
+        wait_for("the servers to end", || {
             let mut left = both.into_iter();
             left.all(|mount| ground::processes("--worker", mount).is_empty())
         });
         talk.say("go");
         let output = talk.end();
         succeeded(&output);
-        assert_eq!(ground::stdout(&output), "content\n");
+        assert_eq!(stdout(&output), "content\n");
     }
 }
 
@@ -78,5 +77,5 @@ fn what_covers_the_tree_stays_when_the_host_unmounts_it() {
     talk.say("go");
     let output = talk.end();
     unmount(&whole, UnmountFlags::DETACH).unwrap();
-    ground::fails(&output, 1, "No such file or directory");
+    fails(&output, 1, "No such file or directory");
 }

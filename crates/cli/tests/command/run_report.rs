@@ -1,13 +1,8 @@
 //! `thrufs run --report`, `--json` and `--audit`.
 
-use crate::ground::{fails, run, stderr, stdout};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, USER, Who};
-use serde_json::Value;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Output;
-use tempfile::TempDir;
 
 /// Runs a script in the sandbox that goes on after a failure.
 fn shell(ground: &RunGround, options: &[&str], script: &str) -> Output {

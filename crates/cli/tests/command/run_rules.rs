@@ -1,9 +1,6 @@
 //! The command line of `thrufs run`, and the policy that it composes.
 
-use crate::ground::{THRUFS, fails, run, stdout};
-use std::fs;
-use std::process::{Command, Output};
-use tempfile::TempDir;
+use crate::ground::prelude::*;
 
 const WORKSPACE: &str = include_str!("../../../../dist/policies/workspace.toml");
 

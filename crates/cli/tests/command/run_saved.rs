@@ -1,11 +1,7 @@
 //! `thrufs run`: options that are saved for a tree.
 
-use crate::ground::{fails, run, stderr, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, Who, of_both};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::Output;
 
 /// Its `run.toml`, with this content.
 fn saved(ground: &RunGround, content: &str) -> PathBuf {
@@ -85,39 +81,23 @@ fn saved_options_that_are_wrong_or_of_others_are_refused() {
         return;
     };
     let entry = |keys: &str| format!("[[tree]]\npath = \"/\"\n{keys}\n");
-    for (content, expected) in [
-        (
-            "tree = 1".to_owned(),
-            "run.toml: line 1: only [[tree]] is known here",
-        ),
-        ("[[tree]\n".to_owned(), "run.toml: line 1: "),
-        (
-            "[[tree]]\nonly = true".to_owned(),
-            "line 1: `path` is missing",
-        ),
-        (
-            entry("hidden = 1"),
-            "line 3: `hidden` is no option that can be saved",
-        ),
-        (entry("show = true"), "line 3: `show` is no option"),
-        (
-            entry("\nhide = [1]"),
-            "line 4: `hide` is a text, or a list of texts",
-        ),
-        (
-            entry("only = [\"x\"]"),
-            "line 3: unexpected value 'x' for '--only'",
-        ),
-        (entry("only = 1"), "line 3: `only` is true or false"),
-        (
-            entry("also = \"here\""),
-            "line 3: `here` must begin with / or ~/",
-        ),
-        (
-            entry("profile = \"x\""),
-            "line 3: invalid value 'x' for '--profile <NAME>'",
-        ),
-    ] {
+    // The file, or what follows the path of an entry, and the message.
+    let cases = "\
+tree = 1 > run.toml: line 1: only [[tree]] is known here
+[[tree] > run.toml: line 1:
+[[tree]];only = true > line 1: `path` is missing
+  hidden = 1 > line 3: `hidden` is no option that can be saved
+  show = true > line 3: `show` is no option
+  ;hide = [1] > line 4: `hide` is a text, or a list of texts
+  only = ['x'] > line 3: unexpected value 'x' for '--only'
+  only = 1 > line 3: `only` is true or false
+  also = 'here' > line 3: `here` must begin with / or ~/
+  profile = 'x' > line 3: invalid value 'x' for '--profile <NAME>'";
+    for case in cases.lines() {
+        let (content, expected) = case.split_once(" > ").unwrap();
+        let content = content.replace(';', "\n");
+        let keys = content.strip_prefix("  ").map(entry);
+        let content = keys.unwrap_or(content);
         saved(&ground, &content);
         fails(&ground.shell(&[], "true"), 125, expected);
     }
@@ -135,7 +115,7 @@ fn saved_options_that_are_wrong_or_of_others_are_refused() {
     command.env("XDG_CONFIG_HOME", &ground.tree).arg("true");
     fails(&run(&mut command), 125, "it is in the tree");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    std::os::unix::fs::chown(&file, Some(1), None).unwrap();
+    chown(&file, Some(1), None).unwrap();
     fails(&ground.shell(&[], "true"), 125, "must belong to the user");
 }
 

@@ -1,15 +1,13 @@
 //! `thrufs run` on a terminal: its keys, job control, the terminal's name and size.
 
-use crate::ground::{LIMIT, skipped};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, of_both};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use std::fs::File;
-use std::io::{Read, Write};
 use std::os::unix::fs::fchown;
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::process::Child;
+use std::time::Instant;
 
 const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
@@ -247,7 +245,7 @@ fn command_of_run_has_the_terminal() {
         let multiplexer = "TERM=xterm $THRUFS run -- tmux -f /dev/null new-session \
                            'echo inside >made; tty >>made'";
         terminal.line(multiplexer, "[exited]");
-        let made = std::fs::read_to_string(ground.tree.join("made")).unwrap();
+        let made = fs::read_to_string(ground.tree.join("made")).unwrap();
         assert_eq!(made, "inside\n/dev/pts/0\n");
     }
 }

@@ -1,10 +1,8 @@
 //! Users and groups in `thrufs run`.
 
-use crate::ground::{fails, run, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, USER, Who};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::fs::Permissions;
 
 /// In the sandbox the user has one group. What the kernel refuses there for files of others is up to the
 /// server, which has all.

@@ -1,25 +1,12 @@
 //! `thrufs share` and `virtiofsd` as processes: sockets, workers, ends.
 
+use crate::ground::prelude::*;
 use crate::ground::share::{Place, get_features, mount_at, serves, worker_at};
-use crate::ground::{
-    self, Foreground, Ground, THRUFS, copied_program, fails, mount_tmpfs, run, skipped, status,
-    status_set, stderr, stdout, succeeded, thrufs, wait_for,
-};
+use crate::ground::{copied_program, status_set};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::net::RecvFlags;
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use std::fs;
-use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
-use thrufs::{Errno, NodeId};
-use thrufs_client::FrontEndConfig;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 
 fn waits_at_most(stream: &UnixStream, milliseconds: u64) {
     let limit = Duration::from_millis(milliseconds);
@@ -84,7 +71,7 @@ fn socket_exists_from_readiness_to_the_end_of_the_share() {
     let place = Place::new();
     let notified = place.path("notified");
     let listener = UnixDatagram::bind(&notified).unwrap();
-    listener.set_read_timeout(Some(ground::LIMIT)).unwrap();
+    listener.set_read_timeout(Some(LIMIT)).unwrap();
     let mut command = place.command("control=none");
     let child = command.env("NOTIFY_SOCKET", &notified).spawn().unwrap();
     let child = Foreground::of(child);
@@ -235,7 +222,7 @@ fn later_mounts_beneath_a_share_are_seen() {
     mount_tmpfs(&beneath);
     fs::write(beneath.join("later"), "").unwrap();
     assert_eq!(names(&within_it), ["later"]);
-    ground::detach(&beneath);
+    detach(&beneath);
     assert_eq!(names(&within_it), [""; 0]);
 }
 
@@ -259,7 +246,7 @@ fn command_of_user(place: &Place, options: &str) -> Option<(Command, PathBuf)> {
     let shared = place.path("shared");
     fs::create_dir(&shared).unwrap();
     for directory in [&shared, &place.dir] {
-        std::os::unix::fs::chown(directory, Some(USER), Some(USER)).unwrap();
+        chown(directory, Some(USER), Some(USER)).unwrap();
     }
     let socket = shared.join("socket");
     let mut command = Command::new(copied_program(&place.path("")));

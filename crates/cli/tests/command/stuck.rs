@@ -1,19 +1,14 @@
 //! Killed servers, and servers whose source does not respond: pending requests fail, no program uses the
 //! directory beneath, and the processes end in bounded time.
 
+use crate::ground::prelude::*;
 use crate::ground::share::{connect_to, mount_at, serves};
-use crate::ground::{self, Ground, THRUFS, VICTIMS, fails, kill_all, succeeded, thrufs, wait_for};
-use rustix::process::{Signal, kill_process};
-use std::fs;
-use std::io::{self, Read};
-use std::path::Path;
-use std::process::Command;
+use crate::ground::{VICTIMS, kill_all};
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use thrufs::{MountOptions, MountedSession, Opcode, SessionConfig};
-use thrufs_client::{FIRST_REQUEST_QUEUE, FrontEndConfig};
+use thrufs_client::FIRST_REQUEST_QUEUE;
 use thrufs_testing::StopAll;
 use thrufs_testing::memory::{File, Files, Settings};
 
@@ -176,7 +171,7 @@ fn share_continues_with_a_stuck_worker() {
     drop(guest);
     wait_for("the worker to be stuck", || says("the worker is stuck"));
     let mut next = connect_to(&socket);
-    next.set_read_timeout(Some(ground::LIMIT)).unwrap();
+    next.set_read_timeout(Some(LIMIT)).unwrap();
     next.read_exact(&mut [0; 12]).unwrap();
     wait_for("the message", || says("requests do not end"));
     source.files.gate.open();

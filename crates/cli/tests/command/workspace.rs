@@ -1,12 +1,6 @@
 //! `dist/policies/workspace.toml`, and the sandbox of docs/workspaces.md.
 
-use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stdout, succeeded};
-use std::fs;
-use std::os::unix::fs::{chown, symlink};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tempfile::TempDir;
+use crate::ground::prelude::*;
 
 const POLICY: &str = include_str!("../../../../dist/policies/workspace.toml");
 pub const PAGE: &str = include_str!("../../../../docs/workspaces.md");
@@ -285,7 +279,7 @@ impl Workspace {
         bwrap.args(["--ro-bind", "/", "/", "true"]);
         let why = match bwrap.uid(USER).gid(USER).output() {
             Ok(output) if output.status.success() => return Some(workspace),
-            Ok(output) => ground::stderr(&output),
+            Ok(output) => stderr(&output),
             Err(error) => error.to_string(),
         };
         skipped(&format!("bwrap (package bubblewrap): {why}"));
@@ -368,7 +362,7 @@ impl Workspace {
 }
 
 fn fails_with(output: &Output, script: &str, error: &str) {
-    let said = ground::stderr(output);
+    let said = stderr(output);
     let is_refused = !output.status.success() && said.contains(error);
     assert!(is_refused, "{error} in {output:?} of {script}");
 }

@@ -1,6 +1,7 @@
 //! Test directories for mounts, and their processes.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod prelude;
 pub mod share;
 
 pub use thrufs_testing::wait_until as wait_for;

@@ -75,7 +75,12 @@ impl<F: FileSystem> Dispatcher<F> {
         let Ok(request) = request.into().parse(self.dialect()) else {
             return UNKNOWN;
         };
-        let context = Context::new(&request, &self.interrupts, may_block);
+        let context = Context::new(
+            &request.header,
+            &request.extensions,
+            &self.interrupts,
+            may_block,
+        );
         let look = || self.seen(&context, &request);
         catch_unwind(AssertUnwindSafe(look)).unwrap_or(UNKNOWN)
     }
@@ -154,7 +159,7 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 
     fn context<'a>(&'a self, request: &'a Request<'_>) -> Context<'a> {
-        Context::new(request, &self.interrupts, true)
+        Context::new(&request.header, &request.extensions, &self.interrupts, true)
     }
 
     /// Finds the name without counting a lookup.

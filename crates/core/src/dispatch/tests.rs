@@ -2,6 +2,7 @@
 
 mod every_opcode;
 mod hostile;
+mod late;
 mod out_of_line;
 mod recording_fs;
 mod succession;

@@ -12,12 +12,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use thrufs_abi::layout::{EntryOut, OpenOut};
 use thrufs_abi::opcode::ReplyBody;
 use thrufs_abi::reply::DirectoryEntries;
-use thrufs_abi::{FileHandle, NodeId, Payload, Reply, Request};
+use thrufs_abi::{Extensions, FileHandle, Header, NodeId, Payload, Reply, Request};
 use zerocopy::FromBytes;
 
 impl<F: FileSystem> Dispatcher<F> {
     /// Reverts the lookups and the open file of `reply`, the reply to `request`.
     pub fn undelivered(&self, request: &[u8], reply: &[u8]) {
+        let dialect = self.dialect();
+        match Request::parse(request, dialect, Payload::Inline) {
+            Ok(request) => self.undelivered_later(&request.header, reply),
+            Err(_) => bump(&self.metrics.figures.replies_refused),
+        }
+    }
+
+    /// The same, for a reply that came later, of whose request the header is left.
+    pub fn undelivered_later(&self, request: &Header, reply: &[u8]) {
         bump(&self.metrics.figures.replies_refused);
         let undo = AssertUnwindSafe(|| self.take_back(request, reply));
         if catch_unwind(undo).is_err() {
@@ -26,18 +35,16 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    fn take_back(&self, request: &[u8], reply: &[u8]) -> Option<()> {
-        let agreed = self.agreed.get()?;
-        let request = Request::parse(request, agreed.dialect, Payload::Inline).ok()?;
+    fn take_back(&self, request: &Header, reply: &[u8]) -> Option<()> {
         let reply = Reply::parse(reply).filter(|reply| reply.error == 0)?;
-        let node = request.header.nodeid;
-        match request.header.opcode.row().reply {
+        let node = request.nodeid;
+        match request.opcode.row().reply {
             ReplyBody::Entry => self.forget_entry(reply.structure()?),
             ReplyBody::EntryOpen => {
                 let entry: EntryOut = reply.structure()?;
                 let (opened, _) =
                     OpenOut::read_from_prefix(reply.body.get(size_of::<EntryOut>()..)?).ok()?;
-                self.release(&request, NodeId(entry.nodeid), &opened, false);
+                self.release(request, NodeId(entry.nodeid), &opened, false);
                 self.forget_entry(entry);
             }
             ReplyBody::Entries => {
@@ -45,8 +52,8 @@ impl<F: FileSystem> Dispatcher<F> {
                     .filter_map(|entry| entry.entry)
                     .for_each(|entry| self.forget_entry(entry));
             }
-            ReplyBody::Open => self.release(&request, node, &reply.structure()?, false),
-            ReplyBody::OpenDirectory => self.release(&request, node, &reply.structure()?, true),
+            ReplyBody::Open => self.release(request, node, &reply.structure()?, false),
+            ReplyBody::OpenDirectory => self.release(request, node, &reply.structure()?, true),
             ReplyBody::Silent
             | ReplyBody::Empty
             | ReplyBody::Fixed(_)
@@ -64,9 +71,10 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    fn release(&self, request: &Request<'_>, node: NodeId, opened: &OpenOut, directory: bool) {
+    fn release(&self, request: &Header, node: NodeId, opened: &OpenOut, directory: bool) {
         // On a reader, a release that sleeps delays the next request.
-        let context = Context::new(request, &self.interrupts, true);
+        let extensions = Extensions::default();
+        let context = Context::new(request, &extensions, &self.interrupts, true);
         let handle = FileHandle(opened.fh);
         let args = ReleaseArgs {
             handle,

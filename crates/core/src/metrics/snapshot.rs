@@ -75,6 +75,12 @@ figures! {
     blocked: "blocked",
     /// Threads that wait for a lock, now.
     lock_waiters: "waiting for locks",
+    /// Requests that are answered later, now.
+    late: "answered later",
+    /// Requests that the file system dropped instead of answering them later.
+    late_dropped: "dropped unanswered",
+    /// Requests that failed with EAGAIN, because too many were to be answered later.
+    late_refused: "late refused",
     /// Standby threads, now.
     standby: "standing by",
     /// Notifications that wait to be sent, now.

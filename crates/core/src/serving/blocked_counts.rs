@@ -4,7 +4,7 @@
 //! together three quarters: a user with subordinate ids is as many users as it likes.
 
 use crate::dispatch::Wait;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, bump};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -85,6 +85,15 @@ impl BlockedCounts {
         }
         self.reported = now;
     }
+}
+
+/// Counts a request for which no thread was available: it was refused, or is carried out where it is.
+pub(crate) fn count_refused(metrics: &Metrics, wait: Wait) {
+    bump(match wait {
+        Wait::Lock { .. } => &metrics.figures.lock_waiters_refused,
+        Wait::Late => &metrics.figures.late_refused,
+        Wait::Io | Wait::Window => &metrics.figures.blocked_inline,
+    });
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! and goes back with its reply, because only the queue's thread answers its requests. Requests that wait
 //! for a lock, perhaps for ever, have bounds of their own, so that they do not keep others out.
 
-use super::blocked_counts::{BlockedCounts, BlockingLimits};
+use super::blocked_counts::{BlockedCounts, BlockingLimits, count_refused};
 use super::live_count::LiveCount;
 use super::threads::ServingThreads;
 use crate::dispatch::Wait;
-use crate::metrics::{Metrics, bump};
+use crate::metrics::Metrics;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
@@ -153,11 +153,8 @@ impl<J: BlockingJob> BlockingPool<J> {
     /// The request, when too many are blocked, or no thread is available. It is counted as one that its
     /// queue's thread refuses if it is for a lock, and carries out itself if it is not.
     pub fn take(self: &Arc<Self>, job: J) -> Result<(), J> {
-        let figures = &self.metrics.figures;
-        self.try_to_take(job).inspect_err(|job| match job.wait() {
-            Wait::Lock { .. } => bump(&figures.lock_waiters_refused),
-            Wait::Io | Wait::Window => bump(&figures.blocked_inline),
-        })
+        self.try_to_take(job)
+            .inspect_err(|job| count_refused(&self.metrics, job.wait()))
     }
 
     fn try_to_take(self: &Arc<Self>, job: J) -> Result<(), J> {

@@ -1,6 +1,7 @@
 //! How a session is to be served.
 
 use super::blocked_counts::BlockingLimits;
+use crate::interrupt::LATE_MAX_DEFAULT;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::Duration;
 
@@ -48,6 +49,10 @@ pub struct SessionConfig {
     /// Most requests that may wait for a lock at once: half of them of one user, three quarters of all users
     /// but root. Beyond, they fail with `ENOLCK`.
     pub lock_waiters_max: usize,
+    /// Most requests that may be [answered later](crate::Context::answer_later) at once; each costs a few
+    /// hundred bytes, over io_uring some 12 KiB. Beyond, they wait like requests that sleep
+    /// ([`blocked_max`](Self::blocked_max)), and fail with `EAGAIN` when as many as may be wait.
+    pub late_max: usize,
     /// Most queued notifications.
     pub notifications_max: usize,
     /// How long the end waits for requests in progress.
@@ -62,6 +67,7 @@ impl Default for SessionConfig {
             ring: UringConfig::default(),
             blocked_max: 64,
             lock_waiters_max: 128,
+            late_max: LATE_MAX_DEFAULT,
             notifications_max: 8192,
             drain_timeout: Duration::from_secs(5),
         }

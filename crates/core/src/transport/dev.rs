@@ -18,6 +18,7 @@
 //! the first pages.
 
 mod buffers;
+mod late;
 mod pipe;
 mod reader_pool;
 mod stall_monitor;
@@ -26,10 +27,12 @@ use super::{Connection, LARGE_BYTES};
 use crate::dispatch::{Begun, FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
+use crate::late::LateRequest;
 use crate::metrics::bump;
-use crate::serving::End;
 use crate::serving::journal::{Left, Place, Writer, is_answer_noted, is_begin_noted};
+use crate::serving::{End, count_refused};
 use buffers::Buffers;
+use late::{LateReply, log_refused};
 use pipe::SPLICE_BYTES_MIN;
 use reader_pool::{Blocking, Next, Worker};
 pub(crate) use reader_pool::{Load, ReaderPool};
@@ -198,6 +201,7 @@ impl<F: FileSystem> WorkerThread<'_, F> {
             Outcome::Silent => return true,
             Outcome::File(file_reply) => self.answer_from_file(length, &file_reply),
             Outcome::Window(_) => unreachable!("this transport has no window"),
+            Outcome::Later(later) => self.answer_later(later),
             Outcome::Defer(wait) => self.carry_out_blocking(length, wait),
         }
         false
@@ -266,16 +270,38 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         // The attempt without blocking had no effect, and may have seen nothing.
         self.begin(length, true);
         let (request, reply) = self.buffers.split(length);
-        let reply = if blocking == Blocking::Refused && wait.is_for_lock() {
-            // The last reader must not wait for a lock: its holder may need that reader to unlock it.
-            bump(&dispatcher.metrics().figures.lock_waiters_refused);
-            dispatcher.refuse(request, reply, Errno::ENOLCK)
-        } else {
-            dispatcher.answer(request, reply)
-        };
-        if reply > 0 {
-            self.send(length, reply);
+        if blocking == Blocking::Refused
+            && let Some(errno) = wait.refusal()
+        {
+            count_refused(dispatcher.metrics(), wait);
+            let reply = dispatcher.refuse(request, reply, errno);
+            return self.send(length, reply);
         }
+        match dispatcher.dispatch(request, reply, true) {
+            Outcome::Reply(reply) => self.send(length, reply),
+            Outcome::File(file_reply) => {
+                let result = file_reply.read_into(reply, true);
+                let reply = dispatcher.finish_file_reply(&file_reply, reply, result);
+                self.send(length, reply);
+            }
+            Outcome::Later(later) => self.answer_later(later),
+            Outcome::Window(_) => unreachable!("this transport has no window"),
+            Outcome::Silent | Outcome::Defer(_) => {}
+        }
+    }
+
+    /// The buffers are free for the next request: the reply needs the channel alone.
+    fn answer_later(&mut self, later: LateRequest) {
+        let connection = &self.pool.connection;
+        // What is noted of the request stays until it is answered.
+        let place = match &connection.writer {
+            Some(writer) if is_answer_noted(later.header().opcode) => {
+                std::mem::replace(&mut self.place, writer.place())
+            }
+            _ => None,
+        };
+        let reply = LateReply::new(self.buffers.channel(), connection, later.header(), place);
+        later.keep(Box::new(reply));
     }
 
     fn send(&self, request: usize, reply: usize) {
@@ -300,10 +326,6 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         };
         let (request, reply) = self.buffers.request_and_reply(request, reply);
         self.pool.connection.dispatcher.undelivered(request, reply);
-        use rustix::io::Errno;
-        // The request was aborted, or the connection has ended: both are ordinary.
-        if !matches!(errno, Errno::NOENT | Errno::NODEV) {
-            tracing::warn!(error = %errno, "the kernel did not take a reply");
-        }
+        log_refused(errno);
     }
 }

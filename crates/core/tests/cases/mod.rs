@@ -1,4 +1,4 @@
 //! Tests of real mounts, run over each transport.
-
+mod late;
 mod notifications;
 pub mod sessions;

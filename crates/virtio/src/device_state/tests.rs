@@ -18,43 +18,6 @@ fn read_all(bytes: &[u8]) -> io::Result<(Again, Option<Vec<u8>>)> {
 }
 
 #[test]
-fn a_written_state_is_read_back() {
-    for length in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 300_000] {
-        let session: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-        let again = vec![vec![], vec![3, 1, 1023], vec![7]];
-        let read = read_all(&written(&again, Some(&session))).unwrap();
-        assert_eq!(read, (again, Some(session)));
-    }
-    let read = read_all(&written(&vec![], None)).unwrap();
-    assert_eq!(read, (vec![], None));
-}
-
-#[test]
-fn a_truncated_state_is_refused() {
-    let bytes = written(&vec![vec![1, 2], vec![]], Some(&[9; 100]));
-    for length in 0..bytes.len() {
-        let error = read_all(&bytes[..length]).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{length}");
-    }
-}
-
-#[test]
-fn trailing_bytes_are_refused() {
-    let mut bytes = written(&vec![], Some(b"session"));
-    bytes.push(0);
-    let error = read_all(&bytes).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidData);
-    // A session that was not read to its end is an error.
-    let bytes = written(&vec![], Some(b"session"));
-    let read_part = |source: &mut dyn Read| source.read_exact(&mut [0; 3]);
-    let error = read(&mut &*bytes, read_part).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidData);
-    let bytes = written(&vec![], Some(&[0; PART_BYTES + 3]));
-    let read_part = |source: &mut dyn Read| source.read_exact(&mut [0; PART_BYTES]);
-    assert!(read(&mut &*bytes, read_part).is_err());
-}
-
-#[test]
 fn a_malformed_state_is_refused() {
     let good = written(&vec![vec![1]], Some(b"session"));
     let changed = |at: usize, byte: u8| {

@@ -102,43 +102,6 @@ fn layout() -> VirtqueueLayout {
 }
 
 #[test]
-fn a_request_and_its_reply() {
-    let mut guest = Guest::new(BOTH);
-    guest.put(DATA, b"question");
-    guest.direct(3, GUEST + DATA, 8, NEXT, 5);
-    guest.direct(5, GUEST + DATA + 100, 4, NEXT | WRITE, 1);
-    guest.direct(1, GUEST + DATA + 200, 4, WRITE, 0);
-    assert_eq!(guest.ring.take(), Ok(None));
-    guest.offer(3);
-    assert_eq!(guest.ring.take(), Ok(Some(3)));
-    assert_eq!(guest.read(3), Ok((8, 8)));
-    let regions = Arc::clone(guest.ring.regions());
-    let mut question = [0; 8];
-    guest.chain.readable(&regions, 0).copy_to(&mut question);
-    assert_eq!(&question, b"question");
-    let room = guest.chain.writable(&regions, 0, usize::MAX);
-    assert_eq!(room.copy_from(b"reply!"), 6);
-    guest.ring.complete(3, 6).unwrap();
-    assert_eq!(guest.get(DATA + 100), *b"repl");
-    assert_eq!(guest.get(DATA + 200), *b"y!\0\0");
-    assert_eq!(guest.get(USED + 2), 1_u16.to_le_bytes());
-    assert_eq!(guest.get(USED + 4), [3, 0, 0, 0, 6, 0, 0, 0]);
-    assert_eq!(guest.ring.take(), Ok(None));
-    assert_eq!(guest.ring.next_available(), 1);
-}
-
-#[test]
-fn indirect_tables_are_read() {
-    let mut guest = Guest::new(BOTH);
-    guest.direct(0, GUEST + DATA, 40, NEXT, 1);
-    guest.direct(1, GUEST + TABLE, 3 * 16, INDIRECT, 0);
-    guest.descriptor(TABLE, GUEST + DATA, 10, NEXT, 2);
-    guest.descriptor(TABLE + 32, GUEST + DATA, 20, NEXT | WRITE, 1);
-    guest.descriptor(TABLE + 16, GUEST + DATA, 30, WRITE, 0);
-    assert_eq!(guest.read(0), Ok((50, 50)));
-}
-
-#[test]
 fn malformed_chains_are_refused() {
     let mut guest = Guest::new(BOTH);
     let end = GUEST + MEMORY_BYTES;
@@ -319,23 +282,6 @@ fn queues_outside_memory_or_of_a_wrong_size_are_refused() {
 }
 
 #[test]
-fn a_full_ring_is_served() {
-    let mut guest = Guest::new(BOTH);
-    let available_index = guest.ring.available_index();
-    assert!(!available_index.sees_more_than(0));
-    for head in 0..SIZE {
-        guest.offer(head);
-    }
-    for head in 0..SIZE {
-        assert!(available_index.sees_more_than(head));
-        assert_eq!(guest.ring.take(), Ok(Some(head)));
-        guest.ring.complete(head, 0).unwrap();
-        assert_eq!(guest.ring.next_used(), head + 1);
-    }
-    assert!(!available_index.sees_more_than(SIZE));
-}
-
-#[test]
 fn heads_taken_elsewhere_are_tracked_and_in_use() {
     let mut guest = Guest::new(BOTH);
     let journal = Journal::new().unwrap();
@@ -347,27 +293,6 @@ fn heads_taken_elsewhere_are_tracked_and_in_use() {
     assert_eq!(guest.ring.mark(3), Err(Broken::InUse));
     guest.ring.unmark_all();
     assert_eq!(guest.ring.mark(3), Ok(()));
-}
-
-#[test]
-fn indices_wrap() {
-    let memory = memory_file(MEMORY_BYTES);
-    let start = u16::MAX - 2;
-    rustix::io::pwrite(&memory, &start.to_le_bytes(), USED + 2).unwrap();
-    let ring = VirtqueueRing::new(regions(&memory), layout(), BOTH, start).unwrap();
-    let mut guest = Guest {
-        memory,
-        ring,
-        chain: Chain::default(),
-        made_available: start,
-    };
-    for number in 0..6 {
-        guest.offer(number);
-        assert_eq!(guest.ring.take(), Ok(Some(number)));
-        guest.ring.complete(number, 0).unwrap();
-    }
-    assert_eq!(guest.ring.next_available(), 3);
-    assert_eq!(guest.get(USED + 2), 3_u16.to_le_bytes());
 }
 
 #[test]
@@ -441,76 +366,4 @@ fn regions_are_replaced_while_chains_keep_the_old_ones() {
     assert_eq!(guest.ring.take(), Ok(Some(0)));
     let none = Arc::new(Regions::default());
     assert_eq!(guest.ring.set_regions(none), Err(Broken::Outside));
-}
-
-mod properties {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn descriptor() -> impl Strategy<Value = (u64, u32, u16, u16)> {
-        let address = prop_oneof![
-            8 => GUEST..GUEST + MEMORY_BYTES,
-            1 => any::<u64>(),
-            1 => (0..16_u64).prop_map(|less| u64::MAX - less),
-            1 => (0..64_u64).prop_map(|less| GUEST + MEMORY_BYTES - less),
-        ];
-        let length =
-            prop_oneof![4 => 0..64_u32, 2 => (0..40_u32).prop_map(|n| n * 16), 1 => any::<u32>()];
-        let flags = prop_oneof![8 => 0..8_u16, 1 => any::<u16>()];
-        let next = prop_oneof![8 => 0..10_u16, 1 => any::<u16>()];
-        (address, length, flags, next)
-    }
-
-    proptest! {
-        /// For any tables: a chain is in memory, bounded, and can be read and written.
-        #[test]
-        fn any_table_gives_a_chain_or_a_fault(
-            direct in prop::collection::vec(descriptor(), 8),
-            table in prop::collection::vec(descriptor(), 40),
-            head in 0..SIZE,
-        ) {
-            let mut guest = Guest::new(BOTH);
-            for (index, &(address, length, flags, next)) in direct.iter().enumerate() {
-                // Indirect tables are often valid ones.
-                let address = if flags & INDIRECT != 0 && address % 3 > 0 { GUEST + TABLE } else { address };
-                guest.direct(index as u16, address, length, flags, next);
-            }
-            for (index, &(address, length, flags, next)) in table.iter().enumerate() {
-                guest.descriptor(TABLE + index as u64 * 16, address, length, flags, next);
-            }
-            if let Ok((readable, writable)) = guest.read(head) {
-                prop_assert!(readable <= 32 << 20 && writable <= 32 << 20);
-                let regions = Arc::clone(guest.ring.regions());
-                let mut copy = vec![0; readable.min(1 << 16)];
-                let copied = guest.chain.readable(&regions, 0).copy_to(&mut copy);
-                prop_assert_eq!(copied, copy.len());
-                let room = guest.chain.writable(&regions, 0, 1 << 16);
-                prop_assert_eq!(room.copy_from(&vec![1; 1 << 16]), writable.min(1 << 16));
-            }
-        }
-
-        /// For any rings: taking and returning ends, and each head is within the table.
-        #[test]
-        fn any_ring_is_served_or_broken(
-            ring in prop::collection::vec(any::<u8>(), 4 + 2 * 8 + 2),
-            index in 0..20_u16,
-            rounds in 1..4_usize,
-        ) {
-            let mut guest = Guest::new(BOTH);
-            guest.put(AVAILABLE, &ring);
-            guest.set_index(index);
-            for _ in 0..rounds {
-                let mut taken = 0;
-                while let Ok(Some(head)) = guest.ring.take() {
-                    prop_assert!(head < SIZE);
-                    let _ = guest.read(head);
-                    guest.ring.complete(head, 7).unwrap();
-                    taken += 1;
-                    prop_assert!(taken <= SIZE);
-                }
-                guest.ring.needs_notification().unwrap();
-                let _ = guest.ring.enable_kicks();
-            }
-        }
-    }
 }

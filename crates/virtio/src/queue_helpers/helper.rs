@@ -112,7 +112,11 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
                 self.mailbox.hand_over(sleeping.slot);
                 None
             }
-            Carried::Asleep(sleeping) => Some(sleeping.carry_out()),
+            Carried::Asleep(sleeping) => sleeping.carry_out(),
+            Carried::Later(late) => {
+                late.keep();
+                None
+            }
         }
     }
 

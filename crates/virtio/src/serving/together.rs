@@ -74,13 +74,17 @@ impl<M: MakeFileSystem> Serving<M> {
         match carry_out(&lease.session, mailbox, &self.shared.metrics, slot) {
             Carried::Out(slot) => Some(slot),
             Carried::Asleep(sleeping) => self.send_away(sleeping),
+            Carried::Later(late) => {
+                late.keep();
+                None
+            }
         }
     }
 
     fn send_away(&self, sleeping: Sleeping<M::FileSystem>) -> Option<Slot> {
         self.helpers.note_wait(sleeping.slot.head, sleeping.wait);
         let refused = self.shared.send_away(sleeping)?;
-        Some(refused.carry_out_here())
+        refused.carry_out_here()
     }
 
     /// Spins for the next request. False when none came, or a message did.

@@ -237,68 +237,6 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_aligned_and_within_the_window() {
-        let table = Table::new(2 * RANGE_BYTES, None);
-        assert_eq!(table.require_free(0, 2 * RANGE_BYTES), Ok(()));
-        for (at, length) in [
-            (0, 0),
-            (1, 4096),
-            (0, 4095),
-            (2 * RANGE_BYTES, 4096),
-            (RANGE_BYTES, RANGE_BYTES + 4096),
-            (u64::MAX - 4095, 4096),
-            (4096, u64::MAX - 4095),
-        ] {
-            assert_eq!(
-                table.require_free(at, length),
-                Err(Invalid::Range),
-                "{at} {length}"
-            );
-        }
-    }
-
-    #[test]
-    fn mappings_do_not_overlap_and_have_a_bound() {
-        let mut table = Table::new(4 * RANGE_BYTES, None);
-        table.put(mapping(1, RANGE_BYTES, 8192)).unwrap();
-        for (at, length) in [
-            (RANGE_BYTES, 4096),
-            (RANGE_BYTES + 4096, 4096),
-            (0, 2 * RANGE_BYTES),
-        ] {
-            assert_eq!(
-                table.require_free(at, length),
-                Err(Invalid::Overlap),
-                "{at} {length}"
-            );
-        }
-        assert_eq!(table.require_free(0, RANGE_BYTES), Ok(()));
-        assert_eq!(table.require_free(RANGE_BYTES + 8192, 4096), Ok(()));
-        for page in 2..5 {
-            table
-                .put(mapping(1, RANGE_BYTES + page * 4096, 4096))
-                .unwrap();
-        }
-        assert_eq!(table.put(mapping(1, 0, 4096)), Err(Invalid::TooMany));
-        table.remove(RANGE_BYTES);
-        table.put(mapping(1, 0, 4096)).unwrap();
-        assert_eq!(table.len(), 4);
-    }
-
-    #[test]
-    fn a_range_to_unmap_cuts_no_mapping() {
-        let mut table = Table::new(4 * RANGE_BYTES, None);
-        table.put(mapping(1, 0, 8192)).unwrap();
-        table.put(mapping(2, 8192, 4096)).unwrap();
-        assert_eq!(table.within(0, 8192).unwrap(), [mapping(1, 0, 8192)]);
-        assert_eq!(table.within(0, 4 * RANGE_BYTES).unwrap().len(), 2);
-        assert_eq!(table.within(16384, 4096).unwrap(), []);
-        for (at, length) in [(0, 4096), (4096, 8192)] {
-            assert_eq!(table.within(at, length), Err(Invalid::Cut), "{at} {length}");
-        }
-    }
-
-    #[test]
     fn the_next_worker_has_the_same_mappings() {
         let journal = Journal::new().unwrap();
         let new_table = || Table::new(4 * RANGE_BYTES, Some(journal.window()));

@@ -5,6 +5,7 @@
 mod ground;
 mod hostile;
 mod inflight;
+mod late;
 mod migration;
 mod queue_helpers;
 mod served;

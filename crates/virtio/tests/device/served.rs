@@ -209,20 +209,6 @@ fn shutdown_ends_serving_and_the_session() {
     assert_eq!(device.serve(ours).unwrap(), Served::ShutDown);
 }
 
-#[test]
-fn a_blocked_request_delays_no_other() {
-    let (files, serving, mut guest, _) = begin();
-    let (node, _) = guest.create("file");
-    let slow: Vec<u16> = (0..3).map(|_| submit_slow(&mut guest, 1, node)).collect();
-    assert_eq!(lookup_on(&mut guest, 1, "file"), node, "on the same queue");
-    assert_eq!(guest.next_used_within(1, Duration::from_millis(50)), None);
-    files.gate.open();
-    let mut answered: Vec<u16> = slow.iter().map(|_| guest.next_used(1).0).collect();
-    answered.sort_unstable();
-    assert_eq!(answered, slow);
-    end(serving, guest);
-}
-
 fn lookup_on(guest: &mut Guest, queue: usize, name: &str) -> u64 {
     let request = guest
         .request(Opcode::Lookup, 1)

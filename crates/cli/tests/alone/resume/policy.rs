@@ -1,11 +1,8 @@
 //! A share under a policy whose worker is killed: the rules hold before and after.
 
 use super::{Root, mount, replace};
+use crate::ground::prelude::*;
 use crate::ground::share::Place;
-use crate::ground::wait_for;
-use rustix::process::Signal;
-use std::fs;
-use thrufs::{Errno, NodeId};
 
 const RULES: &str = r#"audit-log = "LOG"
 [[rule]]

@@ -1,12 +1,9 @@
 //! A window under a policy: files are mapped that no rule may restrict, and what a reload restricts is unmapped.
 
 use super::{BOTH, Mounted, RANGE, READ_WRITE, map, map_part, open, put};
-use crate::ground::LIMIT;
+use crate::ground::prelude::*;
 use crate::ground::share::Place;
 use crate::resume::replace;
-use rustix::process::Signal;
-use std::fs;
-use thrufs::{Errno, NodeId};
 use thrufs_abi::AttrFlags;
 use thrufs_client::{
     DAX_RANGE_BYTES, SETUPMAPPING_READ, SETUPMAPPING_WRITE, WindowBehaviour, WindowConfig,

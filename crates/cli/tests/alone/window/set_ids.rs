@@ -1,13 +1,10 @@
 //! Set-id bits and file capabilities of files that a guest maps: a store keeps them, a write clears them.
 
 use super::{BOTH, Mounted, RANGE, READ_WRITE, open, put};
+use crate::ground::prelude::*;
 use crate::ground::share::Place;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs::Permissions;
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{InitFlags, WriteFlags};
 use thrufs_client::WindowBehaviour;

@@ -1,10 +1,8 @@
 //! Many requests for a window at once, with a monitor whose one thread also changes the memory table.
 
 use super::{Mounted, READ_WRITE, map_part, open};
+use crate::ground::prelude::*;
 use crate::ground::share::Place;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::time::Duration;
 use thrufs_abi::NodeId;
 use thrufs_abi::layout::RemovemappingOne;
 use thrufs_client::{DAX_RANGE_BYTES, SETUPMAPPING_READ, SETUPMAPPING_WRITE, WindowConfig};

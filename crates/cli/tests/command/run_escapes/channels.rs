@@ -3,11 +3,9 @@
 use super::{
     Expected, PRELUDE, assert_inside, assert_outside, grounds, inside, known, outside, words,
 };
-use crate::ground::run;
+use crate::ground::prelude::*;
 use crate::run_ground::{EVERYONE, PYTHON, RunGround, Who};
-use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::process::{Command, Output, Stdio};
+use serde_json::json;
 
 const ATTEMPTS: &str = include_str!("channels.py");
 const STARTER: &str = include_str!("starter.py");
@@ -66,7 +64,7 @@ struct Made {
 impl Made {
     fn new() -> Made {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
         Made {
             name: format!("thrufs-run-{}-{number}", std::process::id()),
             number: std::process::id() * 16 + number,

@@ -1,14 +1,12 @@
 //! Other mounts of the tree, of directories around it and in it, and of what is mounted in it.
 
 use super::{Expected, Talk, assert_inside, ground, grounds, inside};
-use crate::ground::{fails, run, stderr, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{ON_TREE_OF_USER, RunGround, SECRET, Who};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
 };
-use serde_json::{Value, json};
-use std::fs;
-use std::path::{Path, PathBuf};
+use serde_json::json;
 
 const ATTEMPTS: &str = include_str!("elsewhere.py");
 

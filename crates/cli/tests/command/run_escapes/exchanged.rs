@@ -2,13 +2,10 @@
 //! symbolic link at any moment, or puts the link there before.
 
 use super::{Talk, ground};
-use crate::ground::{THRUFS, run, stderr, stdout, succeeded, thrufs};
+use crate::ground::prelude::*;
 use crate::run_ground::{PYTHON, RunGround, SECRET, USER, Who};
 use rustix::mount::{UnmountFlags, unmount};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::os::unix::fs::lchown;
 
 const EXCHANGE: &str = include_str!("exchange.py");
 

@@ -1,232 +1,16 @@
 //! What git executes on the host later, in repositories of many layouts.
 
-use crate::ground::{run, stderr, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{ON_TREE_OF_USER, PYTHON, RunGround, Who, grounds};
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::Command;
 
-/// Layouts, made by a script in a new repository; and attempts, one on each line, each of which works outside.
-const INSIDE: &[(&str, &str, &str)] = &[
-    (
-        "usual",
-        "true",
-        "mkdir -p .git/remotes && echo 'URL: /x' >.git/remotes/origin
-         mkdir -p .git/branches && echo /x >.git/branches/origin
-         echo x >.git/hooks/pre-commit",
-    ),
-    (
-        "links in .git",
-        "true",
-        "ln -sf config .git/COMMIT_EDITMSG
-         ln -s ../hooks/pre-commit .git/logs/x
-         ln -sf hooks/pre-commit link && mv link .git/MERGE_MSG
-         mkdir -p logs && ln -sf ../../hooks/pre-commit logs/HEAD && mv logs .git/logs-of-next",
-    ),
-    (
-        "core.hooksPath",
-        "git config core.hooksPath tools/hooks && mkdir -p tools/hooks",
-        "echo x >tools/hooks/pre-commit
-         mv tools other && mkdir -p tools/hooks && echo x >tools/hooks/pre-commit",
-    ),
-    (
-        "core.hooksPath of husky",
-        "git config core.hooksPath web/.husky/_ && mkdir -p web/.husky/_",
-        "echo x >web/.husky/pre-commit",
-    ),
-    (
-        "include.path",
-        "git config include.path ../settings/git && git config includeIf.onbranch:x.path ../other
-         mkdir settings && printf '[include]\\npath = more\\n[core]\\nhooksPath = [h]\\n' >settings/git",
-        "echo x >settings/git
-         echo x >settings/more
-         echo x >other
-         mkdir '[h]'
-         mv settings moved",
-    ),
-    (
-        "hooks is a link",
-        "rm -r .git/hooks && mkdir -p a/hooks && ln -s a b && ln -s ../b/hooks .git/hooks",
-        "echo x >a/hooks/pre-commit
-         rm b && mkdir -p b/hooks && echo x >b/hooks/pre-commit
-         mv a other",
-    ),
-    (
-        "core.hooksPath that does not exist, of all repositories",
-        "git config --global core.hooksPath .hooks-of-mine",
-        "mkdir .hooks-of-mine && echo x >.hooks-of-mine/pre-commit",
-    ),
-    (
-        "a relative core.hooksPath, in .git",
-        "git config core.hooksPath .hooks",
-        "mkdir .git/.hooks && echo x >.git/.hooks/pre-receive",
-    ),
-    (
-        "links of editors and assistants",
-        "mkdir -p shared/claude .vscode && ln -s shared/claude .claude && ln -s ../shared/tasks .vscode/tasks.json",
-        "echo x >shared/claude/settings.json
-         echo x >shared/tasks",
-    ),
-    (
-        "a path that is not UTF-8",
-        "mkdir $(printf 'h\\351') && git config core.hooksPath $(printf 'h\\351')",
-        "echo x >$(printf 'h\\351')/pre-commit",
-    ),
-    (
-        "a bare repository in the tree",
-        "git config core.hooksPath app && mkdir -p app/refs app/objects && touch app/HEAD",
-        "echo x >app/pre-commit",
-    ),
-    (
-        "a hook is a link",
-        "mkdir scripts && ln -s ../../scripts/check .git/hooks/pre-push",
-        "echo x >scripts/check",
-    ),
-    (
-        "config is a link",
-        "mv .git/config own && ln -s ../own .git/config",
-        "echo x >>own",
-    ),
-    (
-        ".git is a link",
-        "mv .git store && ln -s store .git",
-        "echo x >>store/config
-         mkdir -p store/hooks && echo x >store/hooks/pre-commit
-         echo x >store/config.worktree
-         ln -sf config store/COMMIT_EDITMSG
-         mkdir -p logs && ln -sf ../../hooks/pre-commit logs/HEAD && mv logs store/logs-of-next
-         mv store other",
-    ),
-    (
-        ".git is a file, of a working tree of a bare repository",
-        "mv .git bare && git -C bare config core.bare true && git -C bare worktree add -q ../next
-         echo 'gitdir: ./bare' >.git && git -C bare config core.hooksPath .h",
-        "echo x >>bare/config
-         echo x >bare/hooks/pre-commit
-         echo x >bare/worktrees/next/commondir
-         ln -sf ../../config bare/worktrees/next/FETCH_HEAD
-         mkdir next/.h
-         mkdir .h",
-    ),
-    (
-        "further working tree",
-        "git worktree add -q next && git config core.hooksPath h
-         git config extensions.worktreeConfig true && git -C next config --worktree include.path /dev/../$PWD/n",
-        "mkdir next/h
-         mkdir h
-         echo x >n",
-    ),
-    (
-        "submodule",
-        "git init -q ../library && git -C ../library commit -q --allow-empty -m one
-         git -c protocol.file.allow=always submodule --quiet add $PWD/../library parts/library && git commit -qm parts
-         git -C parts/library config core.hooksPath h && git -C parts/library config alias.x '!sh ./x y'
-         touch parts/library/x
-         ln -s $PWD/hook .git/modules/parts/library/hooks/pre-commit",
-        "mkdir parts/library/h
-         echo x >parts/library/x
-         echo x >hook
-         echo x >>.git/modules/parts/library/config",
-    ),
-    (
-        "programs",
-        "mkdir tools && touch tools/clean.py tools/ssh textconv
-         git config filter.x.clean 'python3 \"tools/clean.py\" %f' && git config core.sshCommand ~/unused
-         ln -s $PWD/tools/ssh ~/unused && git config diff.x.textconv ./textconv
-         touch 'tools/with blank' && git config core.pager \"'tools/with blank' -x\"
-         touch tools/url && git config remote.x.url 'ext::sh tools/url %S'",
-        "echo x >tools/clean.py
-         echo x >tools/ssh
-         rm textconv && echo x >textconv
-         echo x >'tools/with blank'
-         echo x >tools/url",
-    ),
-    (
-        "a submodule whose git directory is elsewhere",
-        "git init -q --separate-git-dir $PWD/store sub && git -C sub commit -q --allow-empty -m one
-         git add sub 2>/dev/null && git commit -qm sub && touch sub/monitor && git -C sub config core.fsmonitor ./monitor",
-        "echo x >>store/config
-         mkdir -p store/hooks && echo x >store/hooks/pre-commit
-         rm sub/monitor && echo x >sub/monitor",
-    ),
-    (
-        "hooks of others that are moved in",
-        "true",
-        "mkdir -p made/hooks && echo x >made/hooks/a.json && rm -rf .github && mv -T made .github
-         mkdir -p set && echo x >set/lefthook.yml && rm -rf .config && mv -T set .config",
-    ),
-];
+/// Layouts, each made by a script in a new repository; and behind `> ` attempts, each of which works outside.
+const INSIDE: &str = include_str!("git_inside.txt");
 
-/// Layouts, made by a script around a repository `tree`; options; what is said, with the place for `$`, or nothing.
-const OUTSIDE: &[(&str, &str, &str)] = &[
-    ("true", "DIR", ""),
-    ("git -C tree config core.hooksPath /dev/null", "DIR", ""),
-    (
-        "mv tree/.git store && ln -s ../store tree/.git",
-        "DIR",
-        "later: $/store (see --only)",
-    ),
-    (
-        "mv tree/.git store && ln -s ../store tree/.git",
-        "--also-write $ --also $/store DIR",
-        "",
-    ),
-    (
-        "git init -q --separate-git-dir store tree",
-        "DIR",
-        "later: $/store (see --only)",
-    ),
-    (
-        "mv tree main && git -C main worktree add -q ../tree && git -C main config core.hooksPath h",
-        "DIR",
-        "",
-    ),
-    (
-        "git clone -q --bare tree bare && rm -r tree && git -C bare worktree add -q ../tree",
-        "DIR",
-        "",
-    ),
-    (
-        "git -C tree config core.hooksPath ../hooks",
-        "DIR",
-        "later: $/hooks (see --only)",
-    ),
-    (
-        "git -C tree config core.hooksPath .",
-        "DIR",
-        "later: $/tree (see --only)",
-    ),
-    (
-        "ln -s $PWD/check tree/.git/hooks/pre-push",
-        "DIR",
-        "later: $/check (see --only)",
-    ),
-    (
-        "mkdir tree/part",
-        "DIR/part",
-        "later: $/tree/.git (see --only)",
-    ),
-    ("mv tree/.git .git", "DIR", "later: $/.git (see --only)"),
-    (
-        "mv tree/.git ~/ && rmdir tree && mkdir ~/tree && ln -s ~/tree tree",
-        "DIR",
-        "later: ~/.git (see --only)",
-    ),
-    (
-        "mv tree/.git ~/ && rmdir tree && mkdir ~/tree && ln -s ~/tree tree",
-        "--only DIR",
-        "",
-    ),
-    (
-        "git -C tree remote add o https://ann:secret@host/x",
-        "DIR",
-        "read the password of remote.o.url in $/tree/.git/config\n",
-    ),
-    ("git -C tree remote add o https://ann@host/x:y@z", "DIR", ""),
-];
+/// Layouts, each made by a line around a repository `tree`; behind `> ` options; what is said, with the place for `$`,
+/// or nothing.
+const OUTSIDE: &str = include_str!("git_outside.txt");
 
 /// In a repository with one commit.
 const PRELUDE: &str = "
@@ -254,23 +38,32 @@ pub(super) fn made(ground: &mut RunGround, number: usize, script: &str) {
     succeeded(&run(shell.current_dir(&around)));
 }
 
-/// All rows as a user; the first as root.
-fn grounds_of<T>(rows: &[T]) -> impl Iterator<Item = (RunGround, &[T])> {
-    let both = [(Who::User, rows), (Who::RootOnTreeOfUser, &rows[..3])];
-    both.into_iter()
-        .filter_map(|(who, rows)| Some((RunGround::new(who)?, rows)))
+/// All layouts as a user; the first as root.
+fn grounds_of(layouts: &str) -> impl Iterator<Item = (RunGround, Vec<&str>)> {
+    let both = [(Who::User, usize::MAX), (Who::RootOnTreeOfUser, 3)];
+    both.into_iter().filter_map(move |(who, most)| {
+        let layouts = layouts.trim_end().split("\n\n").take(most);
+        Some((RunGround::new(who)?, layouts.collect()))
+    })
 }
 
 #[test]
 fn what_git_executes_later_cannot_be_changed_in_the_tree() {
-    for (mut ground, rows) in grounds_of(INSIDE) {
-        for (number, (layout, make, attempts)) in rows.iter().enumerate() {
-            made(&mut ground, number, &format!("cd tree\n{make}"));
-            let tried = |line: &str| {
-                let line = line.trim();
+    for (mut ground, layouts) in grounds_of(INSIDE) {
+        for (number, layout) in layouts.into_iter().enumerate() {
+            let (layout, lines) = layout.split_once('\n').unwrap();
+            let (attempts, make): (Vec<&str>, Vec<&str>) =
+                lines.lines().partition(|line| line.starts_with("> "));
+            made(
+                &mut ground,
+                number,
+                &format!("cd tree\n{}", make.join("\n")),
+            );
+            let tried = |line: &&str| {
+                let line = &line[2..];
                 format!("if (set -e; {line}) 2>/dev/null; then echo {line:?}; fi\n")
             };
-            let script: String = attempts.lines().map(tried).collect();
+            let script: String = attempts.iter().map(tried).collect();
             let output = ground.shell(&[], &format!("{script}{WORK}"));
             succeeded(&output);
             let said = (stdout(&output), stderr(&output));
@@ -278,28 +71,31 @@ fn what_git_executes_later_cannot_be_changed_in_the_tree() {
             let mut outside = ground.outside("sh");
             let output = run(outside.args(["-ec", &script]).current_dir(&ground.tree));
             let done = stdout(&output).lines().count();
-            assert_eq!(done, attempts.lines().count(), "{layout}: {output:?}");
+            assert_eq!(done, attempts.len(), "{layout}: {output:?}");
         }
     }
 }
 
 #[test]
 fn what_git_executes_later_outside_of_the_tree_is_reported() {
-    for (mut ground, rows) in grounds_of(OUTSIDE) {
-        for (number, (make, options, expected)) in rows.iter().enumerate() {
+    for (mut ground, layouts) in grounds_of(OUTSIDE) {
+        for (number, layout) in layouts.into_iter().enumerate() {
+            let (make, rest) = layout.split_once("\n> ").unwrap();
+            let (options, expected) = rest.split_once('\n').unwrap_or((rest, ""));
             made(&mut ground, number, make);
             let place = fs::canonicalize(ground.tree.parent().unwrap()).unwrap();
             let text = |text: &str| {
                 let text = text.replace("DIR", ground.tree.to_str().unwrap());
                 let text = text.replace('~', ground.home.to_str().unwrap());
                 text.replace('$', place.to_str().unwrap())
+                    .replace("\\n", "\n")
             };
             let mut command = ground.starter(&ground.program);
             command.arg("run").args(text(options).split_whitespace());
             let output = run(command.args(["--", "true"]));
             succeeded(&output);
             let said = stderr(&output);
-            let is_said = match *expected {
+            let is_said = match expected {
                 "" => said.is_empty(),
                 expected => said.contains(&text(expected)) && said.lines().count() == 1,
             };

@@ -2,9 +2,8 @@
 
 use super::elsewhere::Mounts;
 use super::git::made;
-use crate::ground::{fails, run, stderr, stdout, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{EVERYONE, RunGround, Who, grounds};
-use std::path::{Path, PathBuf};
 
 /// Layouts, made by a script around a repository `tree`; the tree that is served, and its git directory.
 const LAYOUTS: &[(&str, &str, &str, &str)] = &[

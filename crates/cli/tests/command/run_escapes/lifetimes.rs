@@ -1,9 +1,9 @@
 //! What outlives the command, and deaths of the processes of `thrufs run`.
 
 use super::{Expected, Talk, assert_inside, ground, grounds, inside};
-use crate::ground::{command_lines, run, status, stdout, succeeded, wait_for};
+use crate::ground::command_lines;
+use crate::ground::prelude::*;
 use crate::run_ground::{ON_TREE_OF_USER, PYTHON, RunGround, Who};
-use rustix::process::{Pid, Signal, kill_process};
 
 /// Waits until it is told that a process was killed, and looks what is left of the tree.
 const WAITING: &str = "
@@ -12,27 +12,22 @@ held, inside = os.open(tree, os.O_RDONLY), os.open(tree + '/file', os.O_RDONLY)
 print('ready', flush=True)
 sys.stdin.readline()
 
-
 @attempt
 def file():
     return read(tree + '/file')
-
 
 @attempt
 def file_by_a_descriptor():
     os.pread(inside, 100, 0)
     return read('file', held)
 
-
 @attempt
 def hidden():
     return secret()
 
-
 @attempt
 def hidden_by_a_descriptor():
     return read('.env', held)
-
 
 @as_root
 def unmount():
@@ -64,7 +59,7 @@ fn child(runner: Pid, role: &str) -> Pid {
     found.retain(|(process, line)| {
         let is_role = line.get(1).is_some_and(|it| it == role);
         is_role
-            && std::fs::exists(format!("/proc/{}", process.as_raw_nonzero())).unwrap()
+            && fs::exists(format!("/proc/{}", process.as_raw_nonzero())).unwrap()
             && status(*process, "PPid") == parent
     });
     assert_eq!(found.len(), 1, "{role} of {runner:?}: {found:?}");
@@ -82,7 +77,7 @@ fn kill(victim: Pid) {
     kill_process(victim, Signal::KILL).unwrap();
     wait_for("the victim to end", || {
         let path = format!("/proc/{}/stat", victim.as_raw_nonzero());
-        let stat = std::fs::read_to_string(path).unwrap_or_default();
+        let stat = fs::read_to_string(path).unwrap_or_default();
         stat.rsplit_once(')')
             .is_none_or(|(_, rest)| rest.starts_with(" Z"))
     });

@@ -15,12 +15,11 @@ mod processes;
 mod races;
 mod snapshots;
 
-use crate::ground::{self, skipped, stdout};
+use crate::ground::prelude::*;
 use crate::run_ground::{self, PYTHON, RunGround, Talk, Who};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::process::{Command, Output};
 
 const PRELUDE: &str = include_str!("prelude.py");
 
@@ -30,7 +29,7 @@ type Expected<'a> = (&'a str, &'a str, &'a str);
 
 /// None without Python, by which the attempts make system calls that no program makes.
 fn grounds<const N: usize>(all: [Who; N]) -> impl Iterator<Item = RunGround> {
-    let has_python = std::path::Path::new(PYTHON).exists();
+    let has_python = Path::new(PYTHON).exists();
     if !has_python {
         skipped(&format!("no {PYTHON} (package python3)"));
     }
@@ -104,7 +103,7 @@ fn assert_expected<'a>(
             wrong.push_str(&format!("\n{name}: {outcome}, not {alternatives}"));
         }
     }
-    let said = ground::stderr(output);
+    let said = stderr(output);
     assert!(
         wrong.is_empty() && found.is_empty(),
         "{what}:{wrong}\n{found:?}\n{said}"

@@ -1,11 +1,9 @@
 //! Mounts and namespaces: what is beneath the tree stays covered.
 
 use super::{Expected, assert_inside, assert_outside, grounds, inside, outside};
-use crate::ground::run;
+use crate::ground::prelude::*;
 use crate::run_ground::{EVERYONE, PYTHON, USER, Who};
-use serde_json::{Value, json};
-use std::path::Path;
-use std::process::Command;
+use serde_json::json;
 
 const ATTEMPTS: &str = include_str!("mounts.py");
 

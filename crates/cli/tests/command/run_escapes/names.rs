@@ -1,13 +1,9 @@
 //! Hidden and read-only names, and programs of other users.
 
 use super::{Expected, assert_inside, assert_outside, grounds, inside, outside};
-use crate::ground::{run, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{EVERYONE, RunGround, Who};
-use serde_json::{Value, json};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use serde_json::json;
 
 const ATTEMPTS: &str = include_str!("names.py");
 

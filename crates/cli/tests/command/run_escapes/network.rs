@@ -2,15 +2,13 @@
 
 use super::elsewhere::Mounts;
 use super::{Expected, assert_inside, assert_outside, grounds, inside, outside};
-use crate::ground::{run, stderr};
+use crate::ground::prelude::*;
 use crate::run_ground::{EVERYONE, Who};
 use serde_json::json;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use tempfile::TempDir;
 
 const ATTEMPTS: &str = include_str!("network.py");
 

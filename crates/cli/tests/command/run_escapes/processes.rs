@@ -1,14 +1,10 @@
 //! Process 1 of the sandbox, processes outside, and signals to them.
 
 use super::{Expected, assert_inside, assert_outside, ground, grounds, inside, outside, words};
-use crate::ground::{run, stdout};
+use crate::ground::prelude::*;
 use crate::run_ground::{EVERYONE, PYTHON, RunGround, USER, Who};
 use serde_json::json;
-use std::fs;
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output};
+use std::process::Child;
 
 const ATTEMPTS: &str = include_str!("processes.py");
 

@@ -1,10 +1,8 @@
 //! Secrets that are renamed, or appear, while the command looks for them.
 
 use super::{Expected, Talk, assert_inside, ground, inside};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, SECRET, USER, Who};
-use std::fs;
-use std::os::unix::fs::chown;
-use std::path::Path;
 use thrufs_testing::while_repeating;
 
 const ATTEMPTS: &str = include_str!("races.py");

@@ -1,11 +1,8 @@
 //! Snapshots of the file system beneath, which owners of a subvolume of btrfs may make.
 
 use super::ground;
-use crate::ground::{detach, fails, run, skipped, succeeded};
+use crate::ground::prelude::*;
 use crate::run_ground::{RunGround, SECRET, USER, Who, make_tree};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A mounted file system with the subvolume `home`, which belongs to the user.
 struct Btrfs(PathBuf);

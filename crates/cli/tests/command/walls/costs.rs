@@ -2,12 +2,8 @@
 
 use super::Share;
 use super::counter::Counter;
-use crate::ground::skipped;
-use rustix::process::Pid;
+use crate::ground::prelude::*;
 use std::ffi::CString;
-use std::fs;
-use tempfile::TempDir;
-use thrufs::NodeId;
 
 const FILES: u64 = 600;
 
@@ -26,7 +22,7 @@ fn number_of_tracepoint() -> Option<u64> {
     let flags = rustix::mount::MountFlags::empty();
     rustix::mount::mount("tracefs", place.path(), "tracefs", flags, None).ok()?;
     let number = fs::read_to_string(place.path().join("events/raw_syscalls/sys_enter/id"));
-    crate::ground::unmount(place.path());
+    ground::unmount(place.path());
     number.ok()?.trim().parse().ok()
 }
 

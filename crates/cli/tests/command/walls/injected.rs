@@ -7,13 +7,9 @@
 //! process is written through /proc/PID/mem.
 #![allow(unsafe_code)]
 
-use crate::ground::wait_for;
-use rustix::process::Pid;
-use std::fs::File;
+use crate::ground::prelude::*;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 /// A thread of another process, stopped in a system call.
 pub struct Injected {
@@ -44,9 +40,9 @@ fn wait_for_stop(thread: i32) {
 impl Injected {
     pub fn into(process: Pid, name: &str) -> Injected {
         let process = process.as_raw_nonzero().get();
-        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
         let is_it = |path: &PathBuf| {
-            std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+            fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
         };
         let mut found = tasks.map(|task| task.unwrap().path()).filter(is_it);
         let task = found.next().expect("a thread of this name");
@@ -134,8 +130,8 @@ impl Injected {
     }
 
     pub fn descriptors(&self) -> Vec<i32> {
-        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.process)).unwrap();
-        let number = |entry: io::Result<std::fs::DirEntry>| {
+        let entries = fs::read_dir(format!("/proc/{}/fd", self.process)).unwrap();
+        let number = |entry: io::Result<fs::DirEntry>| {
             let name = entry.unwrap().file_name();
             name.to_str().unwrap().parse().unwrap()
         };
@@ -144,9 +140,9 @@ impl Injected {
 
     /// Whether a thread has CAP_DAC_READ_SEARCH.
     pub fn may_read_and_search(&self) -> bool {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process)).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.process)).unwrap();
         tasks.flatten().any(|task| {
-            let status = std::fs::read_to_string(task.path().join("status")).unwrap();
+            let status = fs::read_to_string(task.path().join("status")).unwrap();
             let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
             u64::from_str_radix(line.unwrap().trim(), 16).unwrap() & 1 << 2 != 0
         })

@@ -7,15 +7,10 @@ mod injected;
 #[cfg(target_arch = "x86_64")]
 mod taken_over;
 
+use crate::ground::prelude::*;
 use crate::ground::share::{Place, serves};
-use crate::ground::{
-    Foreground, Ground, THRUFS, processes, run, status, status_set, succeeded, unmount,
-};
+use crate::ground::{processes, status_set, unmount};
 use crate::run_ground::{RunGround, Talk, USER, Who};
-use rustix::process::Pid;
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// Writes a policy in `place`, and inserts its path for POLICY.
 fn with_policy(options: &str, place: &Path) -> String {
@@ -134,7 +129,7 @@ fn rules_and_audit_log_identify_callers_as_the_host_does() {
     assert!(!child.wait().unwrap().success(), "what runs cat is refused");
     let said = fs::read_to_string(&audit).unwrap();
     let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
-    let lines: Vec<serde_json::Value> = lines.collect();
+    let lines: Vec<Value> = lines.collect();
     assert_eq!(lines.len(), 2, "{said}");
     // Requests have the thread id.
     let me = rustix::thread::gettid().as_raw_nonzero().get();

@@ -3,13 +3,10 @@
 
 use super::injected::Injected;
 use super::{Share, with_policy};
-use crate::ground::{Foreground, Ground, THRUFS, detach, mount_tmpfs, unmount, wait_for};
-use std::fs;
+use crate::ground::prelude::*;
+use crate::ground::unmount;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use thrufs::NodeId;
+use std::process::Child;
 
 /// More levels than any directory here has above.
 const CLIMB: usize = 24;
@@ -241,7 +238,7 @@ fn taken_over(options: &str, opens_by_handle: bool) {
 #[test]
 fn no_descriptor_of_a_share_worker_escapes_the_source() {
     if !rustix::process::geteuid().is_root() {
-        return crate::ground::skipped("taking a worker over needs root");
+        return skipped("taking a worker over needs root");
     }
     for (options, opens_by_handle) in [
         ("", false),
@@ -271,8 +268,8 @@ fn no_descriptor_of_a_mount_worker_escapes_the_source() {
         let options = with_policy(options, ground.path());
         let _server = ground.mount_in_foreground(&["-o", &options]);
         assert_eq!(fs::read(ground.mnt.join("sub/inner")).unwrap(), b"inner");
-        let _file = fs::File::open(ground.mnt.join("sub/inner")).unwrap();
-        let directory = fs::File::open(ground.mnt.join("sub")).unwrap();
+        let _file = File::open(ground.mnt.join("sub/inner")).unwrap();
+        let directory = File::open(ground.mnt.join("sub")).unwrap();
         let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
         beyond.attack(&worker, "/source", opens_by_handle);
         drop(worker);
@@ -297,7 +294,7 @@ fn no_descriptor_of_a_worker_in_a_container_escapes_the_source() {
     container.args(["-o", "control=none,inode_file_handles=never"]);
     let paths = [&ground.src, &ground.mnt];
     container.args(paths).stdin(Stdio::null());
-    let child = container.stderr(fs::File::create(&log).unwrap()).spawn();
+    let child = container.stderr(File::create(&log).unwrap()).spawn();
     let mut server = Foreground::of(child.unwrap()).logging_to(log.clone());
     let said = || fs::read_to_string(&log).unwrap();
     wait_for("the mount", || {
@@ -305,7 +302,7 @@ fn no_descriptor_of_a_worker_in_a_container_escapes_the_source() {
     });
     if server.has_ended() {
         let why = format!("root of a user namespace cannot mount: {}", said());
-        return crate::ground::skipped(&why);
+        return skipped(&why);
     }
     let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
     beyond.attack(&worker, "/source", false);
@@ -341,8 +338,8 @@ fn no_log_descriptor_gives_a_worker_other_file_systems() {
     mount_tmpfs(&ground.src);
     let beyond = Beyond::new(ground.path(), &ground.src);
     let options = logged_options(ground.path());
-    crate::ground::succeeded(&ground.mount(&["-o", &options]));
-    let file = fs::File::open(ground.mnt.join("sub/inner")).unwrap();
+    succeeded(&ground.mount(&["-o", &options]));
+    let file = File::open(ground.mnt.join("sub/inner")).unwrap();
     let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
     stays_in_its_file_system(&worker, &beyond, &ground.src.join("sub/inner"));
     drop((worker, file));
@@ -374,7 +371,7 @@ fn no_log_descriptor_gives_a_worker_other_file_systems() {
 #[test]
 fn injected_share_worker_opens_no_device() {
     if !rustix::process::geteuid().is_root() {
-        return crate::ground::skipped("taking a worker over needs root");
+        return skipped("taking a worker over needs root");
     }
     let share = Share::new("");
     let client = share.place.mount();
@@ -399,13 +396,13 @@ fn injected_mount_worker_opens_no_device() {
             fs::create_dir(&ground.mnt).unwrap();
         }
         let _server = ground.mount_in_foreground(&["-o", "dev"]);
-        let _directory = fs::File::open(ground.mnt.join("below")).unwrap();
+        let _directory = File::open(ground.mnt.join("below")).unwrap();
         let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
         must_open_no_device(&worker, &["/source/", "/source/below/"]);
         drop(worker);
         has_devices(&ground.mnt.join("below"));
         // Users of the mount can open it, by the flags of their mount.
-        let zero = fs::File::open(has_devices(&ground.mnt)).unwrap();
+        let zero = File::open(has_devices(&ground.mnt)).unwrap();
         let mut bytes = [1; 4];
         zero.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(bytes, [0; 4]);

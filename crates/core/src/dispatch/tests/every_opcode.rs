@@ -48,9 +48,18 @@ fn body(opcode: Opcode, body: &[u8]) -> String {
 
 #[test]
 fn each_sample_request_calls_its_method_and_is_answered() {
+    assert_eq!(lines(false), RECORDED);
+}
+
+#[test]
+fn an_answer_that_comes_later_is_the_same() {
+    assert_eq!(lines(true), RECORDED);
+}
+
+fn lines(later: bool) -> String {
     let mut lines = String::new();
     for &opcode in Opcode::ALL {
-        let dispatcher = connected(RecordingFs::default());
+        let dispatcher = connected(RecordingFs::with(|fs| fs.later = later));
         dispatcher.file_system().clear();
         let reply = ask(&dispatcher, &samples::sample(opcode).finish());
         let answer = reply.map_or("no reply".to_owned(), |reply| {
@@ -63,7 +72,7 @@ fn each_sample_request_calls_its_method_and_is_answered() {
         let calls = dispatcher.file_system().calls().join(", ");
         lines += &format!("{}: {calls} -> {answer}\n", opcode.name());
     }
-    assert_eq!(lines, RECORDED);
+    lines
 }
 
 /// Errors of the file system are replied to requests that have a reply.

@@ -5,7 +5,10 @@ use crate::attributes::{
     OpenArgs, Opened, ReadArgs, ReleaseArgs, SetAttr, WriteArgs,
 };
 use crate::data::{LowerFile, NoWait, ReadAnswer, ReadReply, WriteSource};
-use crate::{Context, DirectorySink, Errno, Features, FileSystem, Negotiation, Result, Services};
+use crate::{
+    Context, Data, DirectorySink, Errno, Features, FileSystem, LateAnswer, Negotiation, Result,
+    Services,
+};
 use std::ffi::CStr;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -21,6 +24,8 @@ pub(super) struct RecordingFs {
     pub(super) refuse_init: Option<Errno>,
     pub(super) wants_writeback: bool,
     pub(super) defer: bool,
+    /// Another thread gives the answers.
+    pub(super) later: bool,
     pub(super) panic_on: Option<NodeId>,
     pub(super) wait_in_setlk: bool,
     pub(super) lower: Option<Arc<LowerFile>>,
@@ -65,6 +70,15 @@ impl RecordingFs {
         assert_ne!(self.panic_on, Some(node), "as the test wants it");
     }
 
+    fn answer<T: LateAnswer>(&self, context: &Context<'_>, answer: T) -> Result<T> {
+        if !self.later {
+            return Ok(answer);
+        }
+        let late = context.answer_later()?;
+        std::thread::spawn(|| late.give(Ok(answer)));
+        Err(Errno::LATER)
+    }
+
     fn asked(&self, context: &Context<'_>, node: NodeId, call: String) -> Result<()> {
         if self.defer {
             context.require_blocking()?;
@@ -103,6 +117,18 @@ fn opened() -> Opened {
     }
 }
 
+fn list(offset: u64, sink: &mut DirectorySink<'_>) -> Result<()> {
+    if offset == 500 {
+        // An error behind an entry that was given out already.
+        assert!(sink.entry_plus(&entry(), 501, 8, b"last"));
+        return Err(Errno::EIO);
+    }
+    let _ = sink.entry(1, 1, 4, b".")
+        && sink.entry_plus(&entry(), 2, 8, b"two")
+        && sink.entry_plus(&entry(), 3, 8, b"three");
+    Ok(())
+}
+
 fn text(name: &CStr) -> &str {
     name.to_str().unwrap()
 }
@@ -118,7 +144,7 @@ macro_rules! recorded {
     })*) => {$(
         fn $method(&self, c: &Context<'_>, $($argument: $type),*) -> Result<$reply> {
             self.asked(c, $node, format!($($call),+))?;
-            Ok($value)
+            self.answer(c, $value)
         }
     )*};
 }
@@ -248,11 +274,12 @@ impl FileSystem for RecordingFs {
         let call = format!("lookup {parent} {} {uid:?} {gid:?} {pid}", named(name));
         self.asked(c, parent, call)?;
         let absent = name.as_bytes() == b"absent";
-        Ok(if absent {
+        let entry = if absent {
             Entry::negative(TIMEOUT)
         } else {
             entry()
-        })
+        };
+        self.answer(c, entry)
     }
 
     fn forget(&self, node: NodeId, count: u64) {
@@ -273,14 +300,15 @@ impl FileSystem for RecordingFs {
             ino: 4200,
             ..Statx::default()
         };
-        Ok(ExtendedAttributes {
-            statx,
-            timeout: TIMEOUT,
-        })
+        let timeout = TIMEOUT;
+        self.answer(c, ExtendedAttributes { statx, timeout })
     }
 
     fn readlink(&self, c: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         self.asked(c, node, format!("readlink {node} {}", buffer.len()))?;
+        if self.later {
+            return self.answer(c, b"target".to_vec()).map(|_| 0);
+        }
         buffer[..6].copy_from_slice(b"target");
         Ok(6)
     }
@@ -302,6 +330,11 @@ impl FileSystem for RecordingFs {
         let call = format!("read {node} {handle} {offset} {size} {flags} {lock_owner:?}");
         self.asked(c, node, call)?;
         match &self.lower {
+            // More than was asked for.
+            None if self.later => {
+                let data = Data(vec![b'r'; size + 1].into_boxed_slice());
+                self.answer(c, data).map(|_| reply.bytes(b""))
+            }
             Some(lower) => Ok(reply.file(Arc::clone(lower), *offset)),
             None => reply.fill(|buffer| {
                 buffer.fill(b'r');
@@ -326,7 +359,7 @@ impl FileSystem for RecordingFs {
         self.asked(c, node, call)?;
         match &self.lower {
             Some(lower) => data.write_to(lower, offset),
-            None => Ok(data.len()),
+            None => self.answer(c, data.len()),
         }
     }
 
@@ -344,15 +377,13 @@ impl FileSystem for RecordingFs {
     ) -> Result<()> {
         let call = format!("readdir {node} {handle} {offset} {}", sink.is_plus());
         self.asked(c, node, call)?;
-        if offset == 500 {
-            // An error behind an entry that was given out already.
-            assert!(sink.entry_plus(&entry(), 501, 8, b"last"));
-            return Err(Errno::EIO);
+        let fill = move |sink: &mut DirectorySink<'_>| list(offset, sink);
+        if !self.later {
+            return fill(sink);
         }
-        let _ = sink.entry(1, 1, 4, b".")
-            && sink.entry_plus(&entry(), 2, 8, b"two")
-            && sink.entry_plus(&entry(), 3, 8, b"three");
-        Ok(())
+        let late = c.answer_later()?;
+        std::thread::spawn(move || late.list(fill));
+        Err(Errno::LATER)
     }
 
     fn releasedir(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
@@ -368,6 +399,9 @@ impl FileSystem for RecordingFs {
     ) -> Result<usize> {
         let call = format!("getxattr {node} {} {}", text(name), buffer.len());
         self.asked(c, node, call)?;
+        if self.later {
+            return self.answer(c, b"value".to_vec()).map(|_| 0);
+        }
         if !buffer.is_empty() {
             buffer
                 .get_mut(..5)
@@ -381,6 +415,9 @@ impl FileSystem for RecordingFs {
         self.asked(c, node, format!("listxattr {node} {}", buffer.len()))?;
         // Careless: says more than fits.
         let names = b"user.a\0user.b\0";
+        if self.later {
+            return self.answer(c, names.to_vec()).map(|_| 0);
+        }
         let length = buffer.len().min(names.len());
         buffer[..length].copy_from_slice(&names[..length]);
         Ok(names.len())
@@ -398,7 +435,7 @@ impl FileSystem for RecordingFs {
         let call = format!("setlk {node} {owner} {flock} {start}..{end} {kind} {wait}");
         self.asked(c, node, call)?;
         if !self.wait_in_setlk {
-            return Ok(());
+            return self.answer(c, ());
         }
         c.interruptible(|token| {
             while !token.is_set() {
@@ -420,13 +457,14 @@ impl FileSystem for RecordingFs {
         let input = data[..input_length].escape_ascii().to_string();
         self.asked(c, node, format!("ioctl {node} {handle} {command} {input}"))?;
         data.reverse();
-        Ok((9, data.len()))
+        let later = self.answer(c, (9, data.to_vec()));
+        later.map(|(result, data)| (result, data.len()))
     }
 
     fn poll(&self, c: &Context<'_>, node: NodeId, handle: FileHandle, events: u32) -> Result<u32> {
         let wakes = c.poll_handle();
         self.asked(c, node, format!("poll {node} {handle} {events} {wakes:?}"))?;
-        Ok(events & 1)
+        self.answer(c, events & 1)
     }
 
     fn retrieved(&self, node: NodeId, cookie: Unique, offset: u64, data: &[u8]) {

@@ -4,9 +4,10 @@ use super::pipe::ReplyPipe;
 use crate::dispatch::FileReply;
 use crate::reply::HEADER_BYTES;
 use crate::transport::Connection;
-use rustix::io::Result;
+use rustix::io::{IoSlice, Result};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use thrufs_abi::layout::{InHeader, WriteIn};
 use thrufs_abi::{Opcode, Unique};
 use thrufs_sys::buffer::PageBuffer;
@@ -33,7 +34,7 @@ const KEPT_BYTES: usize = 4 * PAGE;
 
 #[derive(Debug)]
 pub(super) struct Buffers {
-    channel: Channel,
+    channel: Arc<Channel>,
     request: PageBuffer,
     /// The memory for requests is never missing: if this process is killed while the kernel waits for a page to copy
     /// a request to, that fails with EIO, and does not come again.
@@ -42,8 +43,10 @@ pub(super) struct Buffers {
     pipe: ReplyPipe,
 }
 
+/// Where a request was read, and its reply is written. A reply that comes later keeps it open: the kernel aborts
+/// the requests of a channel that is closed.
 #[derive(Debug)]
-enum Channel {
+pub(super) enum Channel {
     /// Cloned from the session's device: its list of requests in progress and its lock are its own.
     Own(OwnedFd),
     /// The session's own: cloning failed, or another process goes on with the session.
@@ -54,6 +57,18 @@ impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Channel::Own(descriptor) | Channel::Shared(descriptor) => descriptor.as_fd(),
+        }
+    }
+}
+
+impl Channel {
+    /// Writes a reply in two parts.
+    pub(super) fn write(&self, head: &[u8], data: &[u8]) -> Result<()> {
+        loop {
+            match rustix::io::writev(self, &[IoSlice::new(head), IoSlice::new(data)]) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return result.map(drop),
+            }
         }
     }
 }
@@ -81,7 +96,7 @@ impl Buffers {
             request.populate()?;
         }
         Ok(Buffers {
-            channel,
+            channel: Arc::new(channel),
             request,
             stays,
             reply: PageBuffer::new(reply)?,
@@ -89,8 +104,12 @@ impl Buffers {
         })
     }
 
+    pub(super) fn channel(&self) -> Arc<Channel> {
+        Arc::clone(&self.channel)
+    }
+
     pub(super) fn read(&mut self) -> Result<usize> {
-        rustix::io::read(&self.channel, &mut self.request[REQUEST_START..])
+        rustix::io::read(&*self.channel, &mut self.request[REQUEST_START..])
     }
 
     /// The caller's thread id in the request of `length` bytes; zero when it has no caller.
@@ -122,7 +141,7 @@ impl Buffers {
     pub(super) fn write(&self, length: usize) -> Result<()> {
         let reply = &self.reply[REPLY_START..REPLY_START + length];
         loop {
-            match rustix::io::write(&self.channel, reply) {
+            match rustix::io::write(&*self.channel, reply) {
                 Err(rustix::io::Errno::INTR) => {}
                 result => return result.map(drop),
             }

@@ -278,7 +278,7 @@ impl<F: FileSystem> ReaderPool<F> {
         if !worker.is_reader() {
             // The monitor took the role, and counted the worker as blocked.
             return match wait {
-                Wait::Io | Wait::Window => Blocking::Allowed,
+                Wait::Io | Wait::Late | Wait::Window => Blocking::Allowed,
                 Wait::Lock { .. } if !room => Blocking::Refused,
                 Wait::Lock { .. } => {
                     list.count_unblocked(worker);
@@ -292,7 +292,7 @@ impl<F: FileSystem> ReaderPool<F> {
             !Arc::ptr_eq(other, worker)
                 && other.word.load(Ordering::SeqCst) & (READER | BUSY) == READER
         };
-        let needed = wait.is_for_lock() || !list.workers.iter().any(idle);
+        let needed = wait.refusal().is_some() || !list.workers.iter().any(idle);
         let replaced = room && (!needed || self.call_reader(&mut list) || list.readers > 1);
         if !replaced {
             if wait == Wait::Io {

@@ -5,7 +5,7 @@
 //! submitted at once, so that their callers continue meanwhile.
 
 use super::kick::{found_file, is_about_file, is_answer, kick};
-use super::request::{Reading, Sleeping, answer, message};
+use super::request::{Answered, Reading, Sleeping, answer, answer_later, message};
 use super::worker::Worker;
 use super::worker_pool::{Ring, WorkerPool};
 use crate::dispatch::{FileReply, Outcome, Wait};
@@ -203,6 +203,11 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             Outcome::Silent => self.send(slot, 0),
             Outcome::File(file_reply) => self.answer_from_file(slot, file_reply),
             Outcome::Window(_) => unreachable!("this transport has no window"),
+            Outcome::Later(later) => {
+                let number = self.position(slot.queue());
+                answer_later(later, slot, self.worker);
+                self.detach(number);
+            }
             Outcome::Defer(wait) => self.carry_out_blocking(slot, wait),
         }
     }
@@ -319,13 +324,13 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     }
 
     /// Carries out a request that will sleep: here, or in the blocking pool.
-    fn carry_out_blocking(&mut self, mut slot: Slot, wait: Wait) {
-        if self.may_sleep(wait) {
-            let length = answer(&self.connection.dispatcher, &mut slot);
-            self.pool.blocking_pool.dismiss(wait);
-            return self.send(slot, length);
-        }
+    fn carry_out_blocking(&mut self, slot: Slot, wait: Wait) {
         let queue = slot.queue();
+        if self.may_sleep(wait) {
+            let answered = answer(&self.connection.dispatcher, slot, self.worker);
+            self.pool.blocking_pool.dismiss(wait);
+            return self.finish(queue, answered);
+        }
         let sleeping = Sleeping {
             slot,
             wait,
@@ -336,15 +341,26 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             let number = self.position(queue);
             return self.detach(number);
         };
-        let length = if wait.is_for_lock() {
-            // A queue must not wait for a lock: its holder may need that queue to unlock it.
-            let (message, reply) = message(&mut slot);
-            let dispatcher = &self.connection.dispatcher;
-            dispatcher.refuse(message, reply, Errno::ENOLCK)
-        } else {
-            answer(&self.connection.dispatcher, &mut slot)
+        let dispatcher = &self.connection.dispatcher;
+        let answered = match wait.refusal() {
+            Some(errno) => {
+                let (message, reply) = message(&mut slot);
+                let length = dispatcher.refuse(message, reply, errno);
+                Answered::Now(slot, length)
+            }
+            None => answer(dispatcher, slot, self.worker),
         };
-        self.send(slot, length);
+        self.finish(queue, answered);
+    }
+
+    fn finish(&mut self, queue: QueueIndex, answered: Answered) {
+        match answered {
+            Answered::Now(slot, length) => self.send(slot, length),
+            Answered::Later => {
+                let number = self.position(queue);
+                self.detach(number);
+            }
+        }
     }
 
     fn take_returned(&mut self) {
