@@ -240,6 +240,7 @@ impl AsFd for SignalFd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_ground::in_a_thread;
 
     /// Needs a process of its own, without the handler.
     #[test]
@@ -260,5 +261,23 @@ mod tests {
         let still = unsafe { libc::signal(interrupt_signal(), libc::SIG_DFL) };
         assert_eq!(still, handler);
         install_interrupt_handler().unwrap();
+    }
+
+    #[test]
+    fn masks_are_changed_for_the_signals_given() {
+        in_a_thread(|| {
+            let blocked = |signal: i32| {
+                let mask = crate::test_ground::thread_status("SigBlk");
+                u64::from_str_radix(&mask, 16).unwrap() >> (signal - 1) & 1 == 1
+            };
+            block(&[SIGUSR2]).unwrap();
+            let _signals = SignalFd::block_and_open(&[SIGTERM]).unwrap();
+            assert!(blocked(SIGTERM) && blocked(SIGUSR2));
+            unblock(&[SIGUSR2]).unwrap();
+            assert!(blocked(SIGTERM) && !blocked(SIGUSR2));
+        });
+        assert_eq!(block(&[0]).err(), Some(Errno::INVAL));
+        let refused = SignalFd::block_and_open(&[SIGTERM, 65]).err();
+        assert_eq!(refused, Some(Errno::INVAL));
     }
 }

@@ -147,7 +147,7 @@ fn command_cannot_change_saved_options_unnoticed() {
         ground.home.join("dotfiles.toml"),
     );
     fs::rename(&file, &target).unwrap();
-    std::os::unix::fs::symlink(&target, &file).unwrap();
+    symlink(&target, &file).unwrap();
     let script = "! echo >>~/dotfiles.toml; ! rm -f ~/dotfiles.toml";
     let tried = ground.shell(&[], script);
     assert!(
