@@ -41,13 +41,7 @@ const FIRST: &[&str] = &[
 
 /// Prefixes of programs whose tests wait for processes, kernels and time limits far more than they compute: each has
 /// two threads for every CPU.
-const WAITING: &[&str] = &[
-    "thrufs-cli/command",
-    "thrufs-tests/policy",
-    "thrufs-tests/posix",
-    "thrufs-tests/served",
-    "thrufs-tests/succession",
-];
+const WAITING: &[&str] = &["thrufs-cli/command", "thrufs-tests/served"];
 
 /// Prefixes of tests that run once more if they fail: they start, stop and kill processes, and wait for
 /// them. No test in process, of walls, privileges, redaction or data is among them.

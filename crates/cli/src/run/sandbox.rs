@@ -655,11 +655,16 @@ fn cover_elsewhere(directory: &Directory, empty: &Empty) -> Result<(), Failure> 
     for place in elsewhere::places(&mounts()?, &directory.parts, path) {
         refuse_file(&place.path)?;
         let shown = path.join(&place.shows);
-        match clone_mount(&shown) {
+        let covered = match clone_mount(&shown) {
             Ok(view) => attach(&view, &place.path)
-                .map_err(failed_to(format!("cover {}", place.path.display())))?,
-            _ => empty.cover(&place.path)?,
+                .map_err(failed_to(format!("cover {}", place.path.display()))),
+            _ => empty.cover(&place.path),
+        };
+        // The host has unmounted it meanwhile, and removed the directory.
+        if open(&place.path).is_err_and(|errno| errno == Errno::NOENT) {
+            continue;
         }
+        covered?;
     }
     Ok(())
 }
