@@ -12,6 +12,7 @@ use thrufs_sys::fd_passing;
 
 const OPTIONS: &str = "control=none,machines=6";
 
+const GET_FEATURES: u32 = 1;
 const SET_VRING_CALL: u32 = 13;
 
 fn message(request: u32, body: &[u8]) -> Vec<u8> {
@@ -81,8 +82,8 @@ fn descriptor_of_a_file_system_that_does_not_answer_delays_no_other_machine() {
     let file = File::options().append(true).open(file).unwrap();
     let call = message(SET_VRING_CALL, &1_u64.to_ne_bytes());
     send(&stream, &call, &[file.as_fd()]);
-    // The proxy has the descriptor.
-    get_features(&mut stream);
+    // The proxy has the descriptor, and has perhaps disconnected.
+    let _ = stream.write_all(&message(GET_FEATURES, &[]));
     let _ = stream.read(&mut [0; 20]);
     // Other tests start processes, which close it as well.
     drop(file);
