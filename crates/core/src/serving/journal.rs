@@ -291,9 +291,9 @@ impl Drop for Place {
     }
 }
 
-/// Whether the begin of a request is noted.
+/// Whether the begin of a request is noted. (What is never repeated has no answer, and does not come again.)
 pub(crate) fn is_begin_noted(opcode: Opcode) -> bool {
-    opcode.row().repeat != Repeat::Harmless
+    opcode.row().repeat == Repeat::Noted
 }
 
 /// Whether the answer to a request is noted: another would be of one more open file.

@@ -251,11 +251,16 @@ impl<F: FileSystem> WorkerThread<'_, F> {
 
     /// Notes that the request of `length` bytes begins, if it must not be carried out twice.
     fn begin(&mut self, length: usize, may_block: bool) {
-        let Some(place) = &self.place else {
+        let Some(writer) = &self.pool.connection.writer else {
             return;
         };
         let (unique, opcode) = self.buffers.head(length);
-        if opcode.is_some_and(is_begin_noted) {
+        if !opcode.is_some_and(is_begin_noted) {
+            return;
+        }
+        // Requests that are answered later may have had all.
+        self.place = self.place.take().or_else(|| writer.place());
+        if let Some(place) = &self.place {
             let dispatcher = &self.pool.connection.dispatcher;
             let (request, _) = self.buffers.split(length);
             let before = dispatcher.look_before(request, may_block);

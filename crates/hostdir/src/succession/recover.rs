@@ -265,7 +265,10 @@ impl Host {
             notes.files.remove(handle);
             // An open that was carried out, and then again, because the process died before it was answered.
             if self.tree.nodes.get(note.node).is_err() {
-                return;
+                return tracing::debug!(
+                    handle = handle.0,
+                    "an open file of no known node is left out"
+                );
             }
             tracing::warn!(handle = handle.0, %error, "an open file is lost");
         }
