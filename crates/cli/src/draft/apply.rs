@@ -186,19 +186,17 @@ fn states(arguments: &ApplyArguments, selection: &Selection, changes: &[Change])
     let mut states: Vec<State> = changes.iter().map(state).collect();
     let paths = changes.iter().enumerate();
     let numbers: HashMap<&Path, usize> = paths.map(|(at, it)| (it.path.as_path(), at)).collect();
-    // Directories that are needed.
-    for at in 0..changes.len() {
-        let above = changes[at].path.ancestors().skip(1);
-        for above in above.filter_map(|path| numbers.get(path)) {
-            let is_missing = changes[*above].tree_type() != Some(FileType::Directory);
-            let is_free = changes[*above].refused.is_none() && changes[*above].conflict.is_none();
-            if states[at] == State::Todo
-                && states[*above] == State::Unselected
-                && is_missing
-                && is_free
-            {
-                states[*above] = State::Todo;
-            }
+    // Directories that are needed: each directory comes before what is in it.
+    for at in (0..changes.len()).rev() {
+        let above = changes[at].path.parent().and_then(|it| numbers.get(it));
+        if let Some(&above) = above
+            && states[at] == State::Todo
+            && states[above] == State::Unselected
+            && changes[above].tree_type() != Some(FileType::Directory)
+            && changes[above].refused.is_none()
+            && changes[above].conflict.is_none()
+        {
+            states[above] = State::Todo;
         }
     }
     states
