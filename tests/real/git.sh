@@ -47,11 +47,11 @@ for source in "${sources[@]}"; do
     git -C "$clone" fsck --full --strict --no-progress >"$WORK/fsck.log" 2>&1 ||
         { cat "$WORK/fsck.log" >&2; fail "git fsck of a clone of $name"; }
     expect "git status of a clone of $name" "$(git -C "$clone" status --porcelain)" ""
-    for revision in $(git -C "$clone" rev-list --max-count=10 HEAD); do
+    for revision in $(git -C "$clone" rev-list --max-count=3 HEAD); do
         git -C "$clone" checkout -q "$revision"
         expect "git status at $revision" "$(git -C "$clone" status --porcelain)" ""
     done
-    git -C "$clone" gc -q --aggressive --prune=now
+    git -C "$clone" gc -q --prune=now
     git -C "$clone" fsck --full --strict --no-progress >"$WORK/fsck.log" 2>&1 ||
         { cat "$WORK/fsck.log" >&2; fail "git fsck after gc of $name"; }
     git -C "$clone" worktree add -q "$WORK/mnt/worktree-$name" HEAD~0

@@ -22,7 +22,6 @@ const OPTIONS: &[&str] = &[
 
 /// What decides whether a change lands, on tmpfs.
 const GATE: &[(&str, Queues)] = &[
-    ("", Queues::USUAL),
     ("cache=never,allow_mmap,modcaps=+sys_admin", Queues::USUAL),
     ("", Queues::SHORT),
 ];

@@ -113,7 +113,7 @@ fn program(line: &str) -> Option<Program> {
     })
 }
 
-fn cpus() -> usize {
+pub(crate) fn cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
@@ -121,8 +121,12 @@ fn is_among(name: &str, beginnings: &[&str]) -> bool {
     beginnings.iter().any(|begin| name.starts_with(begin))
 }
 
-/// Runs them all, whatever becomes of each, with `variables` in their environment.
-pub(crate) fn run(programs: &[Program], variables: &[(&str, &str)]) -> Result<(), Failure> {
+/// Runs them all, whatever becomes of each, with `variables` in their environment; and `more` among them.
+pub(crate) fn run(
+    programs: &[Program],
+    more: Vec<Job>,
+    variables: &[(&str, &str)],
+) -> Result<(), Failure> {
     let start = Instant::now();
     let job = |program: &Program| Job {
         name: program.name.clone(),
@@ -135,7 +139,9 @@ pub(crate) fn run(programs: &[Program], variables: &[(&str, &str)]) -> Result<()
     };
     let mut sorted: Vec<_> = programs.iter().collect();
     sorted.sort_by_key(rank);
-    let jobs = sorted.into_iter().map(job).collect();
+    let longest = sorted.partition_point(|it| rank(it) < FIRST.len());
+    let mut jobs: Vec<Job> = sorted.into_iter().map(job).collect();
+    jobs.splice(longest..longest, more);
     // One more than CPUs: each has a thread for every CPU, and waits most of its time.
     let at_once = cpus() + 1;
     let outcomes = job::all(jobs, at_once)?;
@@ -273,14 +279,14 @@ mod tests {
     #[test]
     fn only_some_tests_run_once_more_and_few_may_need_it() {
         let flaky = failing_once("thrufs-tests/closing");
-        assert!(run(std::slice::from_ref(&flaky), &[]).is_ok());
+        assert!(run(std::slice::from_ref(&flaky), Vec::new(), &[]).is_ok());
         let others = failing_once("thrufs-cli/command");
-        let failure = run(&[flaky, others], &[]).expect_err("others never run again");
+        let failure = run(&[flaky, others], Vec::new(), &[]).expect_err("others never run again");
         assert_eq!(failure.to_string(), "tests failed: thrufs-cli/command");
         let names = ["closing", "lifetime", "relayed"];
         let three = names.map(|name| failing_once(&format!("thrufs-tests/{name}")));
         assert_eq!(three.len(), FLAKY_MAX + 1);
-        let failure = run(&three, &[]).expect_err("three are too many");
+        let failure = run(&three, Vec::new(), &[]).expect_err("three are too many");
         let failure = failure.to_string();
         assert!(failure.starts_with("3 tests passed only"), "{failure}");
     }

@@ -5,6 +5,7 @@
 
 use crate::failure::Failure;
 use crate::job::{self, Job, SECONDS_MAX};
+use crate::programs::cpus;
 use crate::project;
 use crate::release;
 use crate::ring;
@@ -12,7 +13,6 @@ use crate::skips;
 use crate::step::Step;
 use crate::tools;
 use std::path::Path;
-use std::thread;
 
 const PLACE: &str = "tests/real";
 
@@ -46,6 +46,19 @@ pub(crate) fn run_with(
     names: &[String],
     variables: &[(&str, &str)],
 ) -> Result<(), Failure> {
+    let outcomes = job::all(jobs(server, names, variables)?, cpus())?;
+    let failed = outcomes.iter().filter(|it| !it.status.success());
+    job::report("real programs", failed)?;
+    println!("\nreal programs: {} passed", outcomes.len());
+    Ok(())
+}
+
+/// The named scripts, or all, each in every way.
+pub(crate) fn jobs(
+    server: &Path,
+    names: &[String],
+    variables: &[(&str, &str)],
+) -> Result<Vec<Job>, Failure> {
     let mut scripts = project::names(PLACE, ".sh")?;
     if let Some(name) = names.iter().find(|name| !scripts.contains(name)) {
         return Err(Failure::new(format!("{PLACE} has no script {name}")));
@@ -62,12 +75,7 @@ pub(crate) fn run_with(
         let ways = ways(script).into_iter();
         ways.map(|(transport, options)| job(script, transport, options, server, variables))
     });
-    let at_once = thread::available_parallelism().map_or(1, usize::from);
-    let outcomes = job::all(jobs.collect(), at_once)?;
-    let failed = outcomes.iter().filter(|it| !it.status.success());
-    job::report("real programs", failed)?;
-    println!("\nreal programs: {} passed", outcomes.len());
-    Ok(())
+    Ok(jobs.collect())
 }
 
 /// The transports of a script, each with more mount options. `TRANSPORT` in the environment chooses one.

@@ -28,14 +28,13 @@ const FULL: &str = "THRUFS_FULL";
 /// The test programs, or those whose names have one of `parts`; without `parts` the examples of
 /// documentation and some real programs too.
 pub(crate) fn gate(parts: &[String]) -> Result<(), Failure> {
-    let tested = programs::run(&programs::build(parts, Tier::Gate)?, &[]);
+    let programs = programs::build(parts, Tier::Gate)?;
     if !parts.is_empty() {
-        return tested;
+        return programs::run(&programs, Vec::new(), &[]);
     }
-    let documented = examples();
     let server = project::target().join("debug/thrufs");
-    let real = real::run_with(&server, &REAL.map(str::to_owned), &[]);
-    all([tested, documented, real])
+    let real = real::jobs(&server, &REAL.map(str::to_owned), &[])?;
+    all([programs::run(&programs, real, &[]), examples()])
 }
 
 /// The examples of documentation, as tests.
@@ -50,7 +49,7 @@ fn examples() -> Result<(), Failure> {
 pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
     let peer = tools::program("virtiofsd")?;
     let variables = [(FULL, "1"), ("VIRTIOFSD", &peer.to_string_lossy())];
-    let tested = programs::run(&programs::build(parts, Tier::Full)?, &variables);
+    let tested = programs::run(&programs::build(parts, Tier::Full)?, Vec::new(), &variables);
     if !parts.is_empty() {
         return tested;
     }

@@ -64,7 +64,9 @@ fn what_git_executes_later_cannot_be_changed_in_the_tree() {
                 format!("if (set -e; {line}) 2>/dev/null; then echo {line:?}; fi\n")
             };
             let script: String = attempts.iter().map(tried).collect();
-            let output = ground.shell(&[], &format!("{script}{WORK}"));
+            // Where git finds its directory in another way than usually, and once as usual.
+            let works = number == 0 || make.iter().any(|line| line.contains(".git"));
+            let output = ground.shell(&[], &[&*script, if works { WORK } else { "" }].concat());
             succeeded(&output);
             let said = (stdout(&output), stderr(&output));
             assert_eq!(said, Default::default(), "{layout}");
