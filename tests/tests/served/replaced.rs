@@ -373,6 +373,7 @@ fn space_of_removed_files_is_free_for_whoever_asks() {
     let root = served.root();
     let free = || root.statfs(ROOT).unwrap().ffree;
     let before = free();
+    let mut late = 0;
     for round in 0..20 {
         let names: Vec<String> = (0..100).map(|number| format!("{round}-{number}")).collect();
         for name in &names {
@@ -382,6 +383,9 @@ fn space_of_removed_files_is_free_for_whoever_asks() {
         for name in &names {
             root.unlink(ROOT, name.as_bytes()).unwrap();
         }
-        assert_eq!(free(), before, "in round {round}");
+        // A child that another test starts has our descriptors until exec.
+        late += usize::from(free() != before);
+        wait_until("they are free", || free() == before);
     }
+    assert!(late <= 3, "{late} of 20");
 }
