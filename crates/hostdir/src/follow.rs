@@ -41,7 +41,7 @@ mod watch;
 pub use mount_table::MountTable;
 
 use crate::config::{Config, FileHandles, FollowMode};
-use crate::tree::{Followed, Inode, Noted, Tree};
+use crate::tree::{Followed, Inode, Noted, Tree, Use};
 use changes::Seen;
 pub(crate) use lanes::Untold;
 use marks::{Marks, Wanted};
@@ -365,7 +365,7 @@ impl Follow {
         {
             started.has_mark(inode, uid, None);
         }
-        self.is_asked(inode);
+        self.end_silence(inode);
         Question { own_changes }
     }
 
@@ -380,7 +380,7 @@ impl Follow {
     }
 
     /// To be called before attributes or data of a known inode are read that the kernel above may keep.
-    pub(crate) fn is_asked(&self, inode: &Arc<Inode>) {
+    pub(crate) fn end_silence(&self, inode: &Arc<Inode>) {
         if let Some(Started { watch, .. }) = self.started.get() {
             watch.silent.end(&watch.marks, &watch.tree, inode);
         }
@@ -411,7 +411,9 @@ impl Follow {
         } else {
             Followed::MARKED | Followed::BY_FILE_SYSTEM | Followed::BY_ITS_NAME
         };
-        self.is_started() && inode.followed.any(told) && !inode.is_written_by_kernel()
+        self.is_started()
+            && inode.followed.any(told)
+            && !inode.uses.is_some_and(Use::is_written_by_kernel)
     }
 
     /// How long the attributes of a known inode may be kept.
@@ -421,7 +423,7 @@ impl Follow {
                 self.of_attributes(started.watch.losses.timeout(self.config.follow_timeout))
             }
             // Whoever locks it relies on what others wrote before.
-            _ if inode.is(Noted::Locked) && self.tree.connected_notifier().is_none() => {
+            _ if inode.noted.has(Noted::Locked) && self.tree.connected_notifier().is_none() => {
                 self.of_attributes(Duration::ZERO)
             }
             _ => self.config.attr_timeout(),
@@ -477,7 +479,7 @@ impl PendingLookup<'_> {
     /// that is in the table by now.
     pub(crate) fn found(&self, inode: &Arc<Inode>, links: u32) -> Timeouts {
         let config = &self.follow.config;
-        self.follow.is_asked(inode);
+        self.follow.end_silence(inode);
         let was_silent = self.follow.silence_ends() != self.silence_ends;
         let zero = self.follow.of_attributes(Duration::ZERO);
         let (Some(Before { watch, seen, .. }), Some(followed)) = (&self.seen, self.followed())
@@ -491,7 +493,7 @@ impl PendingLookup<'_> {
         // The directory's mark tells nothing of a file that is mounted on the name.
         let is_by_its_name = links == 1
             && inode.mount().index == self.mount
-            && inode.followed.is_found_in(self.directory);
+            && inode.followed.record_found_in(self.directory);
         if is_by_its_name && !inode.is_directory() {
             inode.followed.set(Followed::BY_ITS_NAME);
         } else {

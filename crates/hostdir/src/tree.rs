@@ -25,10 +25,13 @@ mod idle_expiry;
 mod inode;
 mod keeping;
 mod lookup;
+mod lower_inode;
+mod lower_mount;
 mod magic;
 mod mounts;
 mod names;
 mod nodes;
+mod noted;
 mod open_store;
 mod parents;
 mod reach;
@@ -43,11 +46,12 @@ pub(crate) use folded_case::folds_case;
 pub(crate) use followed::Followed;
 pub(crate) use freeing::start as start_freeing;
 pub(crate) use housekeeping::start as start_housekeeping;
-pub(crate) use inode::{Descriptor, Inode, LowerMount, Noted, Place, set_group_id_stays};
+pub(crate) use inode::{Inode, LowerMount, NewInode, Place};
+pub(crate) use lower_inode::Descriptor;
 pub use mounts::{Handles, MountProperties};
 pub(crate) use mounts::{mount_id_mask, open_beneath, opened_identity};
 pub(crate) use names::NAMES_MAX;
-pub(crate) use nodes::NewInode;
+pub(crate) use noted::{Noted, set_group_id_stays};
 pub(crate) use reported::{ModesBefore, Owner};
 pub(crate) use retries::ATTEMPTS_MAX;
 pub(crate) use storing::start as start_storing;
@@ -202,7 +206,7 @@ impl Tree {
         {
             tracing::trace!(node = ?inode.node(), %error, "cannot invalidate attributes");
         }
-        inode.reported.has_expired();
+        inode.reported.expire();
     }
 }
 
@@ -233,6 +237,6 @@ fn enter_root(
         .map_err(system("number the root"))?;
     debug_assert_eq!(root.node(), NodeId::ROOT);
     // Never evicted: it is not in the ring.
-    root.keep_descriptor(fd);
+    root.lower.keep_descriptor(fd);
     Ok(root)
 }

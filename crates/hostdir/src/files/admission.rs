@@ -62,7 +62,7 @@ impl Files {
         if access(flags) == Access::Change && self.tree.mount_is_read_only(inode)? {
             return Err(Errno::EROFS);
         }
-        let Some(trial) = trial(flags, inode.is(Noted::Executable)) else {
+        let Some(trial) = trial(flags, inode.noted.has(Noted::Executable)) else {
             return Ok(());
         };
         match self.tree.open_inode(inode, trial | libc::O_NONBLOCK) {

@@ -73,7 +73,7 @@ impl Files {
         known: Option<&Statx>,
         wanted: &FilePath,
     ) -> Result<UseGuard> {
-        let mut slot = inode.uses();
+        let mut slot = inode.uses.lock();
         let current = match &mut *slot {
             None => {
                 let begun = self.begin_use(inode, flags, known, wanted)?;
@@ -82,7 +82,7 @@ impl Files {
             }
             Some(current) => {
                 current.admits(wanted)?;
-                if truncates_unchecked(flags) && current.is_executed() {
+                if truncates_unchecked(flags) && current.executing_opens > 0 {
                     return Err(Errno::ETXTBSY);
                 }
                 if current.path == DataPath::Passthrough && access(flags) == Access::Change {
@@ -120,7 +120,7 @@ impl Files {
         // The rule here says of which types the file may be, and with which error it is refused.
         let here = wanted.filter(|wanted| is_redacted(wanted) && is_redacted(&before));
         let before = here.map_or(before, FilePath::clone);
-        let mut slot = inode.uses();
+        let mut slot = inode.uses.lock();
         let current = match &mut *slot {
             Some(current) => current,
             None => {
@@ -210,13 +210,13 @@ impl Files {
     fn file_attributes(&self, inode: &Arc<Inode>) -> Result<Statx> {
         let descriptor = self.tree.descriptor(inode)?;
         let stat = stat_open(descriptor.as_fd())?;
-        inode.record_mode(u32::from(stat.stx_mode));
+        inode.noted.record_mode(u32::from(stat.stx_mode));
         Ok(stat)
     }
 
     /// The inode's registration, made now if there is none.
     fn register(&self, inode: &Arc<Inode>) -> std::result::Result<Arc<Backing>, Obstacle> {
-        if let Some(backing) = inode.cached_backing() {
+        if let Some(backing) = inode.lower.cached_backing() {
             return Ok(backing);
         }
         let backings = self.passthrough.backings()?;
@@ -229,7 +229,7 @@ impl Files {
         });
         match registered {
             Ok(backing) => {
-                inode.keep_backing(&backing);
+                inode.lower.keep_backing(&backing);
                 Ok(backing)
             }
             Err(error) => Err(self.passthrough.obstacle(error, inode.mount())),

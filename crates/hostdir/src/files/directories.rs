@@ -160,7 +160,7 @@ impl Files {
             return OpenReplyFlags::empty();
         }
         let is_of_now = match rules {
-            Some(rules) => inode.same_version_as_cached(rules.generation),
+            Some(rules) => inode.cached_version.replace(rules.generation) == rules.generation,
             None => true,
         };
         if is_of_now {

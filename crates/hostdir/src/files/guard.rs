@@ -48,7 +48,7 @@ impl UseGuard {
         self.backing
     }
     fn end(&self) {
-        let mut slot = self.inode.uses();
+        let mut slot = self.inode.uses.lock();
         let Some(current) = slot.as_mut() else { return };
         current.opens -= 1;
         current.writable_opens -= u32::from(writes(self.flags));
@@ -58,9 +58,9 @@ impl UseGuard {
         }
         let ended = slot.take();
         drop(slot);
-        if self.inode.is(Noted::LostAName) && !self.inode.is(Noted::OnlyHeld) {
+        if self.inode.noted.has(Noted::LostAName) && !self.inode.lower.is_only_held() {
             // Perhaps the last reference: a file without names is freed then.
-            self.inode.drop_descriptor();
+            self.inode.lower.drop_descriptor();
         }
         // Giving up a registration is a system call: outside the lock.
         drop(ended);
@@ -70,13 +70,13 @@ impl UseGuard {
 impl Drop for UseGuard {
     fn drop(&mut self) {
         self.end();
-        self.inode.mount().file_closed();
+        self.inode.mount().idle_expiry.file_closed();
     }
 }
 
 /// Counts an open of an inode, whose uses are locked.
 pub(super) fn join(current: &mut Use, inode: &Arc<Inode>, flags: i32) -> UseGuard {
-    inode.mount().file_opened();
+    inode.mount().idle_expiry.file_opened();
     current.opens += 1;
     current.writable_opens += u32::from(writes(flags));
     current.executing_opens += u32::from(executes(flags));

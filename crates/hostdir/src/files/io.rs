@@ -60,7 +60,7 @@ impl Files {
             return Ok(lower);
         }
         let kept = file.keep(lower);
-        file.inode().set_opened(&kept);
+        file.inode().lower.set_opened(&kept);
         Ok(kept)
     }
 
@@ -97,12 +97,12 @@ impl Files {
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
         let file = self.file_for(node, args.handle, libc::O_RDONLY)?;
-        self.follow.is_asked(file.inode());
+        self.follow.end_silence(file.inode());
         if let Some(filter) = file.guard.filter() {
             return self.read_filtered(context, &file, filter, args, reply);
         }
         if !file.is_uncached.load(Ordering::Relaxed) {
-            file.inode().note_pages_read();
+            file.inode().noted.set_pages_read();
         }
         let lower = self.lower(&file, false)?;
         if self.is_opened_by_kernel(args.handle) {
@@ -133,9 +133,9 @@ impl Files {
         self.config.writable()?;
         self.may_write(&file)?;
         // The kernel keeps the pages.
-        self.follow.is_asked(file.inode());
-        if args.from_cache && file.inode().is(Noted::TakesTurns) {
-            file.inode().note(Noted::StoredTo);
+        self.follow.end_silence(file.inode());
+        if args.from_cache && file.inode().noted.has(Noted::TakesTurns) {
+            file.inode().noted.set(Noted::StoredTo);
         }
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
@@ -237,7 +237,7 @@ impl Files {
             return;
         };
         if file.version != 0 {
-            file.inode().set_cached_version(file.version);
+            file.inode().cached_version.set(file.version);
         }
         let cached = file.guard.path() == DataPath::Cached;
         let is_written = self.config.writeback && file.written.load(Ordering::Relaxed);
@@ -249,7 +249,7 @@ impl Files {
                 None => self.tree.stat(file.inode()),
             };
             if let Ok(stat) = stat {
-                file.inode().set_cached_version(content_version(&stat));
+                file.inode().cached_version.set(content_version(&stat));
             }
         }
         self.release_owners_of(args.handle);

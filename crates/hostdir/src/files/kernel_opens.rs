@@ -37,7 +37,7 @@ impl Files {
         let guard = self.use_file(&inode, flags, None, &PASSTHROUGH)?;
         let (fd, appends) = self.open_to_append(&inode, flags, may_append)?;
         if access(flags) == Access::Change {
-            inode.record_mode(u32::from(stat_open(&fd)?.stx_mode));
+            inode.noted.record_mode(u32::from(stat_open(&fd)?.stx_mode));
         }
         let lower = LowerFile::new(fd, inode.mount().no_wait);
         Ok(Arc::new(OpenFile::new(NewOpenFile {

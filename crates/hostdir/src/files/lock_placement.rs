@@ -39,7 +39,7 @@ impl Files {
             is_of_range: args.end < RANGES_END,
         };
         if asked.is_of_range && file.writable {
-            file.inode().note(Noted::TakesTurns);
+            file.inode().noted.set(Noted::TakesTurns);
         }
         let started = Instant::now();
         locks.wait_for_turn(context, &asked)?;
@@ -153,7 +153,7 @@ impl Files {
     pub(super) fn keeps_pages(&self, inode: &Inode) -> bool {
         let is_followed = || self.follow.is_started() && !self.judge.has_policy();
         let is_locked = || self.mount_locks.held(inode.node()) == Some(LockKind::Write);
-        inode.is(Noted::TakesTurns)
+        inode.noted.has(Noted::TakesTurns)
             && self.tree.connected_notifier().is_some()
             && (is_followed() || is_locked())
     }

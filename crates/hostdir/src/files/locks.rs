@@ -75,7 +75,7 @@ impl Files {
     pub(super) fn skips_flush(&self, inode: &Inode, writable: bool) -> bool {
         let keeps_locks = || self.keeps_locks.load(Ordering::Relaxed);
         self.may_skip_flush.load(Ordering::Relaxed)
-            && !(keeps_locks() && (writable || inode.is(Noted::Locked)))
+            && !(keeps_locks() && (writable || inode.noted.has(Noted::Locked)))
     }
 
     fn owner_file(
@@ -116,7 +116,7 @@ impl Files {
     /// Inserts an owner, and stores its file outside this process.
     pub(crate) fn enter_owner(&self, file: OwnerFile) -> Result<Arc<OwnerFile>> {
         if let Ok(inode) = self.tree.nodes.get(file.note().node) {
-            inode.note(Noted::Locked);
+            inode.noted.set(Noted::Locked);
         }
         let (file, is_new) = self.locks.insert(file, self.tree.notes.is_some())?;
         if let (true, Some(notes), Some(place)) = (is_new, &self.tree.notes, file.place) {
@@ -324,7 +324,7 @@ impl Files {
 
     /// Whether a lock is the first of a file; it may sleep then.
     fn is_first_lock(&self, context: &Context<'_>, inode: &Inode) -> Result<bool> {
-        let is_first = !inode.is(Noted::Locked);
+        let is_first = !inode.noted.has(Noted::Locked);
         if is_first && self.tree.connected_notifier().is_none() {
             context.require_blocking()?;
         }
@@ -374,7 +374,7 @@ impl Files {
         }
         locked?;
         if self.tree.connected_notifier().is_none() {
-            file.inode().note(Noted::Locked);
+            file.inode().noted.set(Noted::Locked);
         }
         self.refresh_locked(context, &file, fd, is_first_of_file)?;
         file.set_flock(Some(kind));

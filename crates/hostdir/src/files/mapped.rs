@@ -21,7 +21,7 @@ impl Files {
             return Ok(());
         }
         self.tree.dax.withdraw(inode);
-        Err(match inode.is_open() {
+        Err(match inode.uses.is_open() {
             true => Errno::EBUSY,
             false => Errno::ESTALE,
         })

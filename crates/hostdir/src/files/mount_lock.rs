@@ -504,7 +504,7 @@ impl MountLocks {
         };
         let is_kept = |state: &State| {
             state.held == Some(LockKind::Write)
-                && (inode.is(Noted::StoredTo) || state.since.elapsed() < STORED_BY)
+                && (inode.noted.has(Noted::StoredTo) || state.since.elapsed() < STORED_BY)
         };
         let is_kept = self.table.lock().get(&inode.node()).is_some_and(is_kept);
         if is_kept {

@@ -223,6 +223,7 @@ impl Files {
             if kill_suidgid {
                 guard
                     .inode()
+                    .noted
                     .record_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || Ok(attr::truncate(fd, 0)?);
@@ -315,7 +316,7 @@ impl Files {
             .tree
             .open_inode(guard.inode(), flags & !libc::O_TRUNC | access)?;
         let stat = stat_open(&fd)?;
-        guard.inode().record_mode(u32::from(stat.stx_mode));
+        guard.inode().noted.record_mode(u32::from(stat.stx_mode));
         let truncate = || Ok(rustix::fs::ftruncate(&fd, 0)?);
         self.change_content(guard.inode(), fd.as_fd(), true, truncate)?;
         let stat = stat_open(&fd)?;
@@ -361,7 +362,7 @@ impl Files {
         let inode = Arc::clone(guard.inode());
         let inode = &inode;
         if let Some(stat) = &stat {
-            inode.record_mode(u32::from(stat.stx_mode));
+            inode.noted.record_mode(u32::from(stat.stx_mode));
         }
         let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait));
         let mut found = Found::default();
@@ -388,7 +389,7 @@ impl Files {
                 self.lower_reply_flags(inode, guard.path(), writable, keeps)
             }
         };
-        inode.set_opened(&lower);
+        inode.lower.set_opened(&lower);
         let appending = if appends { libc::O_APPEND } else { 0 };
         let filter = guard.filter().filter(|_| writable).cloned();
         let handle = self.enter_open_file(NewOpenFile {
@@ -458,7 +459,7 @@ impl Files {
     /// Readers have a page cache, which is dropped at the next open. Writes bypass it, so that no page is
     /// completed with redacted content.
     fn filtered_reply_flags(&self, inode: &Inode, writable: bool) -> OpenReplyFlags {
-        inode.set_cached_version(0);
+        inode.cached_version.set(0);
         if writable || self.config.cache.data_path() == DataPath::Direct {
             OpenReplyFlags::DIRECT_IO
         } else if self.skips_flush(inode, writable) && !inode.mount().is_remote {

@@ -74,7 +74,7 @@ impl OpenDirectory {
         fd: OwnedFd,
         charge: Option<QuotaCharge>,
     ) -> OpenDirectory {
-        inode.mount().file_opened();
+        inode.mount().idle_expiry.file_opened();
         OpenDirectory {
             inode,
             is_lost: false,
@@ -138,7 +138,7 @@ impl Listing {
 
 impl Drop for OpenDirectory {
     fn drop(&mut self) {
-        self.inode.mount().file_closed();
+        self.inode.mount().idle_expiry.file_closed();
     }
 }
 

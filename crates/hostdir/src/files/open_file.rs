@@ -79,7 +79,11 @@ pub(crate) struct NewOpenFile {
 }
 
 fn sync_errors(inode: &Inode) -> u32 {
-    inode.uses().as_ref().map_or(0, |uses| uses.sync_errors.0)
+    inode
+        .uses
+        .lock()
+        .as_ref()
+        .map_or(0, |uses| uses.sync_errors.0)
 }
 
 impl OpenFile {
@@ -138,7 +142,7 @@ impl OpenFile {
     /// What an fsync(2) says that was carried out by a lower file of its own. That hears of an error only if no other
     /// has, but each descriptor that was open is told once (errseq_t).
     pub(super) fn synced(&self, synced: Result<()>) -> Result<()> {
-        let mut uses = self.inode().uses();
+        let mut uses = self.inode().uses.lock();
         let Some(uses) = uses.as_mut().filter(|_| self.is_passthrough()) else {
             return synced;
         };

@@ -17,7 +17,7 @@
 
 use super::Files;
 use crate::stat::stat_open;
-use crate::tree::{Inode, Noted, set_group_id_stays};
+use crate::tree::{Inode, Noted, Use, set_group_id_stays};
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Files {
         kills: bool,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let stays = inode.is(Noted::SetGroupIdStays);
+        let stays = inode.noted.has(Noted::SetGroupIdStays);
         if kills && stays {
             // Before, so that new content is never executed with them.
             self.drop_privileges(fd, &stat_open(fd)?)?;
@@ -78,7 +78,7 @@ impl Files {
             return Ok(());
         }
         let stat = stat_open(fd)?;
-        let is_chown = set.ctime.is_some() || !inode.has_writers();
+        let is_chown = set.ctime.is_some() || !inode.uses.is_some_and(Use::has_writers);
         let owner = self.config.uid_map.to_client(stat.stx_uid);
         let may_set_mode = context.uid().is_none_or(|uid| uid == 0 || uid == owner);
         if is_chown && has_set_ids(&stat) && !may_set_mode {

@@ -3,7 +3,7 @@
 use super::Files;
 use super::open_file::OpenFile;
 use crate::filter::{Filter, NotYet, View};
-use crate::tree::Inode;
+use crate::tree::{Inode, Use};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use thrufs::{Context, LowerFile, ReadAnswer, ReadArgs, ReadReply, Result};
@@ -17,7 +17,7 @@ impl Files {
         file: BorrowedFd<'_>,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let Some(filter) = inode.filter() else {
+        let Some(filter) = inode.uses.filter() else {
             return change();
         };
         self.is_being_written(inode, &filter)?;
@@ -65,7 +65,7 @@ impl Files {
     /// opened again on demand.
     pub(crate) fn close_lower_files(&self, inode: &Inode, writer: FileHandle) {
         // The scan of all open files is only needed with several opens.
-        if !inode.uses().as_ref().is_some_and(|uses| uses.is_shared()) {
+        if !inode.uses.is_some_and(Use::is_shared) {
             return;
         }
         for (handle, file) in self.files.iter() {

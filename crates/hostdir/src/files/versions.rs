@@ -76,7 +76,7 @@ impl Files {
         stat: &Statx,
     ) -> Found {
         let version = content_version(stat);
-        if inode.cached_version() == version {
+        if inode.cached_version.get() == version {
             return Found {
                 keeps_cache: true,
                 version: 0,

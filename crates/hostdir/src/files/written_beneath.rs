@@ -10,7 +10,7 @@ use super::Files;
 use super::guard::UseGuard;
 use super::lock_owners::MOUNT;
 use super::open_file::OpenFile;
-use crate::tree::{Inode, Noted};
+use crate::tree::{Inode, Noted, Use};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -40,12 +40,12 @@ impl Files {
         let may_map = flags & libc::O_ACCMODE == libc::O_RDWR && flags & libc::O_TRUNC == 0;
         let inode = guard.inode();
         let is_cached = guard.path() == DataPath::Cached && guard.filter().is_none();
-        if is_cached && inode.uses().as_ref().is_some_and(|it| it.is_unmapped) {
+        if is_cached && inode.uses.is_some_and(|it| it.is_unmapped) {
             if self.locks.has_any(inode.node()) || self.was_written_through(inode) {
                 return Ok(true);
             }
             // SQLite, for one, closes the file when it finds it locked, and opens it again.
-            if let Some(uses) = inode.uses().as_mut() {
+            if let Some(uses) = inode.uses.lock().as_mut() {
                 uses.is_unmapped = false;
             }
         }
@@ -53,10 +53,11 @@ impl Files {
             && is_cached
             && self.follow.is_started()
             && !self.have_lock_files(inode)
-            && !inode.is(Noted::TakesTurns);
+            && !inode.noted.has(Noted::TakesTurns);
         let is_only_writer = || {
             inode
-                .uses()
+                .uses
+                .lock()
                 .as_ref()
                 .is_some_and(|it| it.writable_opens == 1)
         };
@@ -76,7 +77,7 @@ impl Files {
             context.require_blocking()?;
             thread::sleep(Duration::from_millis(1));
         }
-        let mut uses = inode.uses();
+        let mut uses = inode.uses.lock();
         let only = uses.as_mut().filter(|it| it.writable_opens == 1);
         Ok(only.map(|it| it.is_unmapped = true).is_some())
     }
@@ -102,14 +103,16 @@ impl Files {
         open: impl FnOnce() -> Option<OwnedFd>,
     ) -> bool {
         let has_writer = |inode: &Inode| {
-            let uses = inode.uses();
+            let uses = inode.uses.lock();
             uses.as_ref().is_some_and(|it| it.writable_opens > 0)
         };
         path == DataPath::Cached
             && !self.kernel_opens_files.load(Ordering::Relaxed)
             && self.follow.is_started()
             && !inode.is_some_and(|inode| {
-                self.have_lock_files(inode) || inode.is(Noted::TakesTurns) || has_writer(inode)
+                self.have_lock_files(inode)
+                    || inode.noted.has(Noted::TakesTurns)
+                    || has_writer(inode)
             })
             && open().is_some_and(|lower| lease::has_writers(lower).unwrap_or(false))
     }
@@ -124,19 +127,19 @@ impl Files {
         write: impl Fn() -> Result<usize>,
     ) -> Result<usize> {
         let inode = file.inode();
-        let is_shared = || inode.uses().as_ref().is_some_and(|it| it.is_shared());
+        let is_shared = || inode.uses.is_some_and(Use::is_shared);
         if !file.is_uncached.load(Ordering::Relaxed) || !is_shared() {
             return write();
         }
         context.require_blocking()?;
         for _ in 0..REPEATS_MAX {
-            inode.take_pages_read();
+            inode.noted.take_pages_read();
             if let Err(error) = self.mount_locks.drop_pages(inode.node(), context.uid()) {
                 tracing::debug!(node = ?inode.node(), %error, "pages stay while a file is written");
                 break;
             }
             let written = write()?;
-            if !inode.take_pages_read() {
+            if !inode.noted.take_pages_read() {
                 return Ok(written);
             }
         }
@@ -147,7 +150,7 @@ impl Files {
     /// Makes an answer to OPEN one that permits no shared map.
     pub(super) fn without_maps(&self, inode: &Inode, opened: Opened) -> Opened {
         self.unmapped_opens.fetch_add(1, Ordering::Relaxed);
-        inode.note(Noted::HasUncached);
+        inode.noted.set(Noted::HasUncached);
         if let Some(file) = self.files.get(opened.handle.0) {
             file.is_uncached.store(true, Ordering::Relaxed);
         }

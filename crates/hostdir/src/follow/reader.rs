@@ -199,7 +199,7 @@ impl Watch {
         let name = directories.first().filter(|_| has_name).map(name_in);
         if self.hides.load(Ordering::SeqCst) {
             let names = directories.iter().filter(|_| has_name).map(name_in);
-            let others = targets.iter().flat_map(|target| target.names().all());
+            let others = targets.iter().flat_map(|target| target.names.all());
             let others = others.map(|it| (it.directory, it.name));
             names.chain(others).for_each(|name| batch.name(name, false));
         }
@@ -208,7 +208,7 @@ impl Watch {
             // was nothing before it, unlike where something was moved.
             let is_new = event.mask & NAMES == CREATE;
             if has_name && !is_new && !directories.is_empty() {
-                self.name_changed();
+                self.names_changed.lock().read = Some(Instant::now());
             }
             let expire_only = event.mask & ON_DIRECTORY != 0 && is_new;
             for directory in directories.iter().filter(|_| has_name) {
@@ -251,7 +251,7 @@ impl Watch {
     /// Whether it may be the kernel above that wrote a file. Where writes by the mount are not ignored (btrfs
     /// subvolumes), its events have the process ids of its callers.
     fn is_own_write(&self, inode: &Inode) -> bool {
-        inode.is_surely_written_by_kernel() && !self.marks.ignores_own_writes(inode.mount())
+        inode.uses.are_surely_written_by_kernel() && !self.marks.ignores_own_writes(inode.mount())
     }
 }
 

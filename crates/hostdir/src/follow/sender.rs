@@ -52,11 +52,6 @@ fn run(lane: usize, watch: &Watch, notifier: &Notifier) {
     }
 }
 
-/// Where data have changed; `-1` if they have not.
-fn first_byte(data: bool) -> i64 {
-    if data { 0 } else { -1 }
-}
-
 /// Whether the kernel knew what it was told of.
 fn is_known(sent: Result<()>) -> Result<bool> {
     match sent {
@@ -91,7 +86,7 @@ impl Watch {
         match message {
             Message::Name { name, expire_only } => {
                 if is_known(notifier.inval_entry_now(name.0, &name.1, *expire_only))? {
-                    self.name_told();
+                    self.names_changed.lock().told = Some(Instant::now());
                 }
                 Ok(true)
             }
@@ -143,9 +138,10 @@ impl Watch {
             && inode
                 .as_ref()
                 .is_none_or(|inode| inode.followed.may_drop_listing());
-        let sent = notifier.inval_inode_now(node, first_byte(data), 0);
+        let offset = if data { 0 } else { -1 };
+        let sent = notifier.inval_inode_now(node, offset, 0);
         if let Some(inode) = inode {
-            inode.reported.has_expired();
+            inode.reported.expire();
         }
         is_known(sent)
     }

@@ -325,7 +325,7 @@ mod tests {
         let log = watched.look_up("log");
         assert!(watched.begin(&log));
         fs::remove_file(watched.path("log")).unwrap();
-        log.drop_descriptor();
+        log.lower.drop_descriptor();
         assert_eq!(watched.end(&log), log.mount().has_handles);
     }
 

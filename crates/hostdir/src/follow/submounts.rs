@@ -112,7 +112,7 @@ impl Submounts {
             let known = id.and_then(|id| tree.mounts.known(*id));
             // A directory above it was renamed: events have told that.
             let is_there = known.is_some_and(|mount| {
-                let there = mount.mounted_on();
+                let there = mount.mounted_on.as_ref();
                 there.is_some_and(|(parent, name)| {
                     Arc::ptr_eq(parent, &place.0) && name.to_bytes() == &*place.1
                 })
@@ -132,7 +132,7 @@ impl Submounts {
         let gone: Vec<_> = gone.filter(|mount| !shown.contains(&mount.id)).collect();
         let new = gone.iter().filter(|mount| !self.gone.contains(&mount.id));
         let places = new.filter_map(|mount| {
-            let (parent, name) = mount.mounted_on()?;
+            let (parent, name) = mount.mounted_on.as_ref()?;
             Some((Arc::clone(parent), name.to_bytes().into()))
         });
         let places = places.collect();

@@ -39,7 +39,7 @@ pub(super) struct Watch {
     pub(super) root_reported: OnceLock<Instant>,
     /// Held from reading events until their messages are queued.
     pub(super) reading: Mutex<Reading>,
-    names_changed: Mutex<NamesChanged>,
+    pub(super) names_changed: Mutex<NamesChanged>,
     /// Rounds of the reader, each until the queue of events is empty.
     rounds: Mutex<u64>,
     round_ended: Condvar,
@@ -65,11 +65,11 @@ impl Default for Reading {
 
 /// When a name last changed, or went, that the kernel above may have.
 #[derive(Default)]
-struct NamesChanged {
+pub(super) struct NamesChanged {
     /// The event was read.
-    read: Option<Instant>,
+    pub(super) read: Option<Instant>,
     /// The kernel was told, and had it.
-    told: Option<Instant>,
+    pub(super) told: Option<Instant>,
 }
 
 impl Watch {
@@ -123,16 +123,6 @@ impl Watch {
     pub(super) fn end_round(&self) {
         *self.rounds.lock() += 1;
         self.round_ended.notify_all();
-    }
-
-    /// A name in a directory that the kernel above knows was changed or removed.
-    pub(super) fn name_changed(&self) {
-        self.names_changed.lock().read = Some(Instant::now());
-    }
-
-    /// The kernel above was told of a name that it had.
-    pub(super) fn name_told(&self) {
-        self.names_changed.lock().told = Some(Instant::now());
     }
 
     /// See [`Follow::has_outdated_names`](super::Follow::has_outdated_names).

@@ -70,7 +70,7 @@ impl Judge {
         }
         let (mut directories, mut budget) = (BTreeMap::new(), PathBudget(BYTES_MAX));
         let mut paths = Vec::new();
-        for name in inode.names().all() {
+        for name in inode.names.all() {
             let directory = match directories.entry(name.directory) {
                 Entry::Occupied(seen) => seen.into_mut(),
                 Entry::Vacant(new) => {
@@ -108,7 +108,7 @@ impl Judge {
                 return Err(Errno::ELOOP);
             }
             let inode = self.tree.nodes.get(directory)?;
-            let name = inode.names().latest().ok_or(Errno::ESTALE)?;
+            let name = inode.names.latest().ok_or(Errno::ESTALE)?;
             directory = name.directory;
             above.push((inode, name.name));
         }
@@ -168,7 +168,7 @@ impl Judge {
     /// Requires a thread that may block for a file with many names. To be called before anything is changed.
     /// Fails with `DEFER`.
     pub(crate) fn defer_if_many_names(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
-        if inode.names().count() < MANY_NAMES {
+        if inode.names.count() < MANY_NAMES {
             return Ok(());
         }
         context.require_blocking()

@@ -317,7 +317,7 @@ impl Judge {
         else {
             return Ok(());
         };
-        if inode.uses().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
+        if inode.uses.lock().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
             return Err(Errno::ENOENT);
         }
         Ok(())

@@ -61,7 +61,7 @@ impl Judge {
             return Ok(());
         }
         for (_, inode) in self.tree.nodes.iter() {
-            for name in inode.names().all() {
+            for name in inode.names.all() {
                 if self.name_is_hidden(rules, &inode, &name) {
                     drop_name(notifier, name.directory, &name.name)?;
                 }

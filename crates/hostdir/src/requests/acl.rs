@@ -74,7 +74,9 @@ impl Host {
             Ok(acl) => without_acl(mode, &acl),
             Err(Errno::ENODATA) => mode,
             Err(Errno::EOPNOTSUPP) => {
-                inode.mount().found_without_acls(inode);
+                if inode.is_regular() || inode.is_directory() {
+                    inode.mount().set_without_acls();
+                }
                 mode
             }
             Err(_) => of_owner(mode),

@@ -42,7 +42,7 @@ pub(crate) fn decode_device(device: u32) -> (u32, u32) {
 
 impl Host {
     pub(crate) fn attr(&self, inode: &Arc<Inode>, stat: &Statx) -> Attr {
-        inode.record_mode(u32::from(stat.stx_mode));
+        inode.noted.record_mode(u32::from(stat.stx_mode));
         let attr = Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
             size: self.tree.dax.size(inode, stat.stx_size),
@@ -68,7 +68,7 @@ impl Host {
     fn report(&self, inode: &Inode, owner_and_mode: (u32, u32, u32), stat: &Statx) {
         let reported = &inode.reported;
         // Others the kernel above has to take: it checks callers by them, and reads to that size.
-        if inode.is(Noted::TakesTurns) && reported.are_known(owner_and_mode, stat.stx_size) {
+        if inode.noted.has(Noted::TakesTurns) && reported.are_known(owner_and_mode, stat.stx_size) {
             self.files.mount_locks.keep_pages(inode);
         }
         reported.report(owner_and_mode, stat.stx_size, content_version(stat));
@@ -181,7 +181,7 @@ impl Host {
     }
 
     fn wire_statx(&self, inode: &Arc<Inode>, stat: &Statx) -> WireStatx {
-        inode.record_mode(u32::from(stat.stx_mode));
+        inode.noted.record_mode(u32::from(stat.stx_mode));
         let mode = self.reported_mode(inode, u32::from(stat.stx_mode));
         let time = |time: &StatxTimestamp| SxTime {
             tv_sec: time.tv_sec,
@@ -251,7 +251,7 @@ impl Host {
             let clear = || self.files.clear_privileges(context, &inode, fd, set);
             self.files.change_attributes(&inode, fd, clear)?;
         }
-        self.follow.is_asked(&inode);
+        self.follow.end_silence(&inode);
         let stat = stat_open(fd)?;
         let attributes = self.attributes(&inode, &stat);
         inode.reported.was_set();
@@ -291,7 +291,7 @@ impl Host {
             self.tree.dax.may_set_size(inode, size, current)?;
             let kills = self.files.kills_set_ids(context, fd, set.kill_suidgid)?;
             if kills {
-                inode.record_mode(u32::from(stat_open(fd)?.stx_mode));
+                inode.noted.record_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || self.change_size(context, inode, fd, (set.handle, size));
             self.files.change_content(inode, fd, kills, truncate)?;

@@ -6,7 +6,7 @@ use crate::files::{Opening, SET_IDS, lower_flags};
 use crate::host::Host;
 use crate::judge::{NewFile, PASSTHROUGH, UNNAMED};
 use crate::quota::QuotaCharge;
-use crate::tree::{ATTEMPTS_MAX, End, Inode, Noted, component};
+use crate::tree::{ATTEMPTS_MAX, End, Inode, component};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -220,7 +220,7 @@ impl Host {
             if name.is_none() {
                 let inode = self.tree.nodes.get(entry.node)?;
                 if self.files.is_opened_by_kernel(opened.handle) {
-                    inode.note(Noted::OnlyHeld);
+                    inode.lower.set_only_held();
                 }
                 let charged = self.tree.charge_removed(context.uid(), &inode);
                 charged.inspect_err(|_| {

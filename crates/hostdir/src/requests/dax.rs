@@ -1,7 +1,7 @@
 //! SETUPMAPPING: the file that a guest maps.
 
 use crate::host::Host;
-use crate::tree::{Inode, Noted};
+use crate::tree::{Inode, Noted, Use};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, MapArgs, MappedFile, Result, WindowCoverage};
@@ -29,7 +29,7 @@ impl Host {
         args: &MapArgs,
     ) -> Result<MappedFile> {
         let inode = self.tree.nodes.get(node)?;
-        if !inode.is_regular() || !inode.is_open() {
+        if !inode.is_regular() || !inode.uses.is_open() {
             return Err(Errno::EBADF);
         }
         self.tree.dax.may_map(&inode, self.judge.has_policy())?;
@@ -39,8 +39,9 @@ impl Host {
         let is_read_only = self.config.read_only
             || inode.dax.granted() == Some(Access::Read)
             || self.files.require_mapped(&inode).is_err();
-        let may_come_to_write =
-            inode.has_writers() || !inode.is(Noted::Executable) || !window.maps_read_only();
+        let may_come_to_write = inode.uses.is_some_and(Use::has_writers)
+            || !inode.noted.has(Noted::Executable)
+            || !window.maps_read_only();
         if !is_read_only
             && may_come_to_write
             && let Some(file) = self.open_to_write(&inode)?

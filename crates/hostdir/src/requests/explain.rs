@@ -117,7 +117,7 @@ impl Host {
             node: inode.map(|inode| NodeState {
                 id: inode.node().0,
                 lookups: inode.lookups(),
-                descriptor_held: !inode.cached_descriptor_is_gone(),
+                descriptor_held: inode.lower.has_descriptor(),
                 dormant: inode.dormant.load(Ordering::Relaxed) && inode.lookups() == 0,
             }),
             lower: LowerState {
@@ -137,7 +137,7 @@ impl Host {
         ruling: &Ruling,
     ) -> DataPathReport {
         let current = inode.and_then(|inode| {
-            let uses = inode.uses();
+            let uses = inode.uses.lock();
             let current = uses.as_ref()?;
             Some(((current.path, current.obstacle), current.backing()))
         });
@@ -290,7 +290,7 @@ impl Host {
             entry_timeout_s: entry_timeout.as_secs_f64(),
             attr_timeout_s: attr_timeout.as_secs_f64(),
             negative_timeout_s: negative_timeout.as_secs_f64(),
-            data_version_remembered: inode.is_some_and(|inode| inode.has_cached_version()),
+            data_version_remembered: inode.is_some_and(|inode| inode.cached_version.get() != 0),
         }
     }
 

@@ -204,7 +204,7 @@ impl Host {
     fn was_just_opened(&self, context: &Context<'_>, inode: &Arc<Inode>) -> bool {
         let has_name = |name| self.tree.leads_to(&name, inode).unwrap_or(false);
         self.tree.retries.has_opened(context, inode.node())
-            && inode.names().latest().is_some_and(has_name)
+            && inode.names.latest().is_some_and(has_name)
     }
 
     fn is_as_reported(&self, inode: &Arc<Inode>) -> Result<bool> {

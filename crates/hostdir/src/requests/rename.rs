@@ -5,7 +5,7 @@ use super::ownership::Checked;
 use crate::host::Host;
 use crate::identity::KnownName;
 use crate::judge::AuditedNames;
-use crate::tree::{End, Inode, NAMES_MAX, Noted, component};
+use crate::tree::{End, Inode, NAMES_MAX, component};
 use rustix::fs::{AtFlags, RenameFlags, Statx};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Host {
         self.judge.defer_if_many_names(context, &inode)?;
         let _name_lock = self.judge.lock_names(context)?;
         let audited = self.judge.may_link(context, &inode, to)?;
-        if self.judge.has_policy() && inode.names().count() >= NAMES_MAX {
+        if self.judge.has_policy() && inode.names.count() >= NAMES_MAX {
             return Err(Errno::EMLINK);
         }
         let descriptor = self.tree.descriptor(&inode)?;
@@ -42,7 +42,7 @@ impl Host {
         let linked = match self.link_beneath(descriptor.as_fd(), to) {
             // Perhaps the descriptor is one of a worker that died, on its mounts.
             Err(Errno::EXDEV) => {
-                inode.drop_descriptor();
+                inode.lower.drop_descriptor();
                 let descriptor = self.tree.descriptor(&inode)?;
                 match self.link_beneath(descriptor.as_fd(), to) {
                     // The kernel looks it up again.
@@ -60,7 +60,7 @@ impl Host {
         if let Err(error) = self.is_still_permitted(context, &linked, to) {
             let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());
             linked
-                .names()
+                .names
                 .removed(self.tree.noting(&linked), &to.known_name());
             self.tree.nodes.left(&linked, &to.place());
             self.tree.forget(linked.node(), 1);
@@ -131,7 +131,7 @@ impl Host {
             })?;
             if let Some(inode) = known.as_ref().or(victim.as_ref()) {
                 let noting = self.tree.noting(inode);
-                inode.names().removed(noting, &end.known_name());
+                inode.names.removed(noting, &end.known_name());
             }
             Ok(())
         })?;
@@ -174,7 +174,7 @@ impl Host {
     }
 
     fn keep_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) {
-        inode.note(Noted::OnlyHeld);
+        inode.lower.set_only_held();
         self.tree.drop_if_over_quota(uid, inode);
     }
 
@@ -227,15 +227,15 @@ impl Host {
         self.tree.name_changes.during(|| {
             for (inode, _, to) in &moves {
                 inode
-                    .names()
+                    .names
                     .rename_begins(self.tree.noting(inode), KnownName::clone(to));
             }
             let renamed = self.rename_as_decided((from, to), flags, decided, rename);
             if let (Ok(()), Some(replaced)) = (&renamed, &replaced) {
-                replaced.names().removed(self.tree.noting(replaced), &new);
+                replaced.names.removed(self.tree.noting(replaced), &new);
             }
             for (inode, from, to) in &moves {
-                let (names, noting) = (inode.names(), self.tree.noting(inode));
+                let (names, noting) = (&inode.names, self.tree.noting(inode));
                 match &renamed {
                     Ok(()) => names.renamed(noting, from, KnownName::clone(to)),
                     Err(_) => names.rename_failed(noting, to),
@@ -330,7 +330,7 @@ impl Host {
         ];
         for (inode, ends) in moves.iter().flatten() {
             let [from, to] = ends.map(End::place);
-            self.tree.nodes.may_move(inode, [&from, &to]);
+            self.tree.nodes.record_move(inode, [&from, &to]);
         }
         let renamed = rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags);
         let held = held.as_ref().filter(|_| renamed.is_ok());

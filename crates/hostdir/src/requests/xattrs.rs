@@ -104,7 +104,7 @@ impl Host {
         name: &CStr,
         buffer: &mut [u8],
     ) -> Result<usize> {
-        Ok(match inode.opened() {
+        Ok(match inode.lower.opened() {
             // rustix refuses an empty buffer.
             Some(file) if buffer.is_empty() => rustix::fs::fgetxattr_query(&*file, name)?,
             Some(file) => rustix::fs::fgetxattr(&*file, name, &mut *buffer)?,

@@ -87,7 +87,9 @@ impl<'a> Walker<'a> {
                 None => Some(Arc::clone(&host.tree.root)),
             };
             let parent = parent.ok_or(Errno::ESTALE)?;
-            let number = numbers.get(&self.path_to(name)).copied();
+            let names = self.levels.iter().map(|level| level.name.as_slice());
+            let path = names.chain([name]).collect::<Vec<_>>().join(&b'/');
+            let number = numbers.get(&path).copied();
             host.tree
                 .mounts
                 .enter_as(id, &parent, parent_fd, &component, number)?
@@ -98,11 +100,6 @@ impl<'a> Walker<'a> {
             stat,
             mount,
         })
-    }
-
-    fn path_to(&self, name: &[u8]) -> Vec<u8> {
-        let names = self.levels.iter().map(|level| level.name.as_slice());
-        names.chain([name]).collect::<Vec<_>>().join(&b'/')
     }
 }
 
@@ -161,7 +158,7 @@ impl<'a> Finder<'a> {
         let mut names = Vec::new();
         let mut at = Arc::clone(inode);
         while at.identity().handle().is_none() && at.node() != NodeId::ROOT {
-            let (parent, name) = at.place()?;
+            let (parent, name) = at.lower.places().into_iter().next()?;
             names.push(name.into_bytes());
             if names.len() > DEPTH_MAX {
                 return None;

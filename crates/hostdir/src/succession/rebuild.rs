@@ -134,11 +134,11 @@ impl<'a> Rebuild<'a> {
             .nodes
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
-        inode.record_mode(found.mode);
+        inode.noted.record_mode(found.mode);
         inode.dax.resume(dax);
         if let Some(name) = name {
             let noting = self.host.tree.noting(&inode);
-            inode.names().record_if(noting, name, u32::MAX, || true);
+            inode.names.record_if(noting, name, u32::MAX, || true);
         }
         if let Some(fd) = found.fd {
             self.host.tree.descriptors.keep(&inode, fd);
@@ -164,12 +164,12 @@ impl<'a> Rebuild<'a> {
         let tree = &self.host.tree;
         if let Ok(inode) = tree.nodes.get(node)
             && node != NodeId::ROOT
-            && inode.names().latest().as_ref() != Some(&name)
+            && inode.names.latest().as_ref() != Some(&name)
             && tree.leads_to(&name, &inode).unwrap_or(false)
         {
             let noting = tree.noting(&inode);
-            inode.names().record_uncertain(noting, name);
-            if inode.names().count() > NAMES_OF_NODE_MAX {
+            inode.names.record_uncertain(noting, name);
+            if inode.names.count() > NAMES_OF_NODE_MAX {
                 return Err(invalid(format!("node {:#x} has too many names", node.0)));
             }
         }
@@ -267,9 +267,9 @@ impl<'a> Rebuild<'a> {
         let lower = fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait)));
         if let Some(lower) = &lower {
             if let Ok(stat) = stat_open(&**lower) {
-                inode.record_mode(u32::from(stat.stx_mode));
+                inode.noted.record_mode(u32::from(stat.stx_mode));
             }
-            inode.set_opened(lower);
+            inode.lower.set_opened(lower);
         }
         if let Some(filter) = guard.filter().filter(|_| writes)
             && let Ok(stat) = host.tree.stat(&inode)
@@ -318,7 +318,7 @@ impl<'a> Rebuild<'a> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let opened = host.tree.open_inode(&inode, flags);
         let fd = self.unless_lost("open directory", note.handle.0, opened)?;
-        inode.mount().file_opened();
+        inode.mount().idle_expiry.file_opened();
         let charge = host.files.quotas.charge_resumed(note.opener.uid);
         let directory = OpenDirectory::again(inode, fd, was, charge);
         directory.set_opener(note.opener);
@@ -372,7 +372,7 @@ impl<'a> Rebuild<'a> {
 
     /// An owner with a stored open file, which has its locks.
     pub(super) fn kept_owner(&self, file: &OpenFile, note: OwnerNote, fd: OwnedFd, place: u32) {
-        file.inode().note(Noted::Locked);
+        file.inode().noted.set(Noted::Locked);
         let charges = self.charges_of_owner(file);
         let owner = OwnerFile::new(fd, note, Some(place), charges);
         self.host.files.locks.put(owner);

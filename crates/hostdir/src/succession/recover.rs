@@ -210,7 +210,7 @@ impl Host {
                     let found = self.tree.find_by_link(&fd, &inode).unwrap_or(fd);
                     self.tree.descriptors.keep(&inode, found);
                 }
-                self.tree.is_stored(&inode);
+                self.tree.record_stored(&inode);
             }
         }
     }
@@ -224,14 +224,14 @@ impl Host {
                     if names.iter().any(|name| name.is_unsure) {
                         unsure.push(Arc::clone(&inode));
                     }
-                    inode.names().again(names);
+                    inode.names.again(names);
                 }
                 _ => names.iter().for_each(|name| notes.names.remove(name.index)),
             }
         }
         for inode in unsure {
             let leads_here = |name: &KnownName| self.tree.leads_to(name, &inode).unwrap_or(false);
-            inode.names().settle(self.tree.noting(&inode), leads_here);
+            inode.names.settle(self.tree.noting(&inode), leads_here);
         }
     }
 

@@ -174,7 +174,7 @@ impl Host {
                 });
                 located.way = match known {
                     Some(path) => Way::Path(path),
-                    None if inode.is_open() => Way::None,
+                    None if inode.uses.is_open() => Way::None,
                     None => Way::Gone,
                 };
             }
@@ -188,7 +188,7 @@ impl Host {
 
     /// The paths of an inode by the names that the client knows.
     fn known_paths(&self, finder: &Finder<'_>, inode: &Arc<Inode>) -> Vec<Vec<u8>> {
-        let names = inode.names().all().into_iter();
+        let names = inode.names.all().into_iter();
         let path_of = |name: KnownName| {
             let directory = self.tree.nodes.get(name.directory).ok()?;
             Some(child(&finder.guess(&directory)?, &name.name))
@@ -223,13 +223,13 @@ impl Host {
     /// An inode that answers ESTALE here may do so there.
     fn is_gone(&self, inode: &Arc<Inode>) -> bool {
         let is_stale = matches!(self.has_names(inode), Ok(false) | Err(Errno::ESTALE));
-        is_stale && !inode.is_open()
+        is_stale && !inode.uses.is_open()
     }
 
     fn locate_mounts(&self, finder: &mut Finder<'_>) -> Vec<(u32, Vec<u8>)> {
         let mut mounts: Vec<(u32, Vec<u8>)> = Vec::new();
         for mount in self.tree.mounts.beneath() {
-            let Some((parent, name)) = mount.mounted_on() else {
+            let Some((parent, name)) = mount.mounted_on.as_ref() else {
                 continue;
             };
             if let Some(path) = finder.guess(parent) {
@@ -286,13 +286,13 @@ fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
 
 /// The receiver finds an inode by one name.
 fn names_of(nodes: &[Located]) -> io::Result<Vec<(NodeId, KnownName)>> {
-    let too_many = |located: &Located| located.inode.names().count() >= NAMES_OF_NODE_MAX;
+    let too_many = |located: &Located| located.inode.names.count() >= NAMES_OF_NODE_MAX;
     if nodes.iter().any(too_many) {
         return Err(invalid("the session knows too many names to be moved"));
     }
     let names = nodes.iter().flat_map(|located| {
         let node = located.inode.node();
-        let all = located.inode.names().all().into_iter();
+        let all = located.inode.names.all().into_iter();
         all.map(move |name| (node, name))
     });
     Ok(names.collect())

@@ -101,7 +101,7 @@ impl Tree {
             let opened = rustix::fs::openat(fd, name, flags, Mode::empty());
             opened.ok().map(Arc::new)
         };
-        let file = inode.cached_descriptor().or_else(open)?;
+        let file = inode.lower.cached_descriptor().or_else(open)?;
         let stat = stat_open(&*file).ok()?;
         (stat.stx_nlink == 1 && stat.stx_size <= FREED_BYTES_MAX).then_some(file)
     }
@@ -132,7 +132,7 @@ impl Tree {
     /// Whether an inode without a file handle is also at another known place than this.
     pub(crate) fn is_also_elsewhere(&self, inode: &Inode, end: End<'_>) -> bool {
         let here = end.known_name();
-        let places = inode.places().into_iter();
+        let places = inode.lower.places().into_iter();
         let mut names = places.map(|(parent, name)| KnownName::new(parent.node(), name.to_bytes()));
         names.any(|name| name != here && self.leads_to(&name, inode).unwrap_or(false))
     }

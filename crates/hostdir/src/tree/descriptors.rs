@@ -36,10 +36,10 @@ impl Descriptors {
 
     /// Caches `fd` for the inode, evicting another descriptor when the budget is used up.
     pub(crate) fn keep(&self, inode: &Arc<Inode>, fd: OwnedFd) -> Arc<OwnedFd> {
-        let (fd, ours) = inode.keep_descriptor(fd);
+        let (fd, ours) = inode.lower.keep_descriptor(fd);
         if ours {
             let evicted = self.enter(inode);
-            inode.mount().mark_used();
+            inode.mount().idle_expiry.mark_used();
             // Closed outside the lock: close(2) may take long.
             drop(evicted);
         }
@@ -104,9 +104,9 @@ impl Descriptors {
         });
         // System calls: outside the lock.
         for inode in entries {
-            inode.drop_descriptor();
+            inode.lower.drop_descriptor();
             // An inode that cannot be found again keeps its descriptor, as does one opened meanwhile.
-            if !inode.cached_descriptor_is_gone() {
+            if inode.lower.has_descriptor() {
                 self.ring.lock().entries.push(Arc::downgrade(&inode));
             }
         }
@@ -126,11 +126,7 @@ impl Descriptors {
 
 impl ClockRing {
     fn step(&mut self) {
-        self.hand = if self.hand + 1 >= self.entries.len() {
-            0
-        } else {
-            self.hand + 1
-        };
+        self.hand = (self.hand + 1) % self.entries.len().max(1);
     }
 
     /// Moves the hand to an empty slot, evicting a descriptor if need be. `None` when two rounds found
@@ -143,10 +139,10 @@ impl ClockRing {
             match self.entries[self.hand].upgrade() {
                 None => return Some(None),
                 Some(inode) => {
-                    if let Some(fd) = inode.give_up_descriptor() {
+                    if let Some(fd) = inode.lower.give_up_descriptor() {
                         return Some(Some(fd));
                     }
-                    if inode.cached_descriptor_is_gone() {
+                    if !inode.lower.has_descriptor() {
                         return Some(None);
                     }
                 }

@@ -67,7 +67,7 @@ impl Followed {
     }
 
     /// Notes a directory in which it was found; false if it is not the only one.
-    pub(crate) fn is_found_in(&self, directory: NodeId) -> bool {
+    pub(crate) fn record_found_in(&self, directory: NodeId) -> bool {
         // One directory in 65,535 is taken for the same.
         let directory = (directory.0 % u64::from(u16::MAX)) as u16 + 1;
         let before = self.found_in.swap(directory, Ordering::SeqCst);

@@ -3,7 +3,9 @@
 
 use super::Tree;
 use super::beneath::End;
-use super::inode::{Descriptor, Inode, Noted};
+use super::inode::Inode;
+use super::lower_inode::Descriptor;
+use super::noted::Noted;
 use super::open_store::STORED_MAX;
 use crate::ledger::{Key, Strongbox};
 use crate::stat::stat_open;
@@ -51,7 +53,7 @@ impl Tree {
     /// of an inode without a file handle, nothing else would lead a resuming process to it.
     pub(crate) fn keep_if_last_name(&self, inode: &Arc<Inode>, end: End<'_>) {
         let is_found_by_name = !inode.mount().has_handles;
-        let is_in_question = inode.is_open() || is_found_by_name && !inode.is_directory();
+        let is_in_question = inode.uses.is_open() || is_found_by_name && !inode.is_directory();
         if self.strongbox().is_none() || !is_in_question {
             return;
         }
@@ -62,7 +64,7 @@ impl Tree {
         let is_needed = match (has_other_names, is_found_by_name) {
             (true, true) => !self.is_also_elsewhere(inode, end),
             (true, false) => false,
-            (false, _) => inode.is_open(),
+            (false, _) => inode.uses.is_open(),
         };
         if is_needed {
             self.store(&mut self.stored.lock(), inode, &descriptor);
@@ -85,7 +87,7 @@ impl Tree {
     }
 
     fn store(&self, stored: &mut usize, inode: &Arc<Inode>, descriptor: &Descriptor) {
-        if inode.in_strongbox().load(Ordering::SeqCst) {
+        if inode.lower.is_stored.load(Ordering::SeqCst) {
             return;
         }
         let key = Key::Node(inode.node());
@@ -98,8 +100,8 @@ impl Tree {
         };
         if is_stored {
             *stored += 1;
-            inode.in_strongbox().store(true, Ordering::SeqCst);
-            if !inode.is_open() && !inode.is_found_by_descriptor_alone() {
+            inode.lower.is_stored.store(true, Ordering::SeqCst);
+            if !inode.uses.is_open() && !inode.lower.is_found_by_descriptor_alone() {
                 // Closed meanwhile, by a request that did not see it stored.
                 self.open_store.enter(inode);
             }
@@ -108,7 +110,7 @@ impl Tree {
 
     /// A file was opened.
     pub(crate) fn was_opened(&self, inode: &Arc<Inode>) {
-        if self.strongbox.is_some() && !inode.in_strongbox().load(Ordering::SeqCst) {
+        if self.strongbox.is_some() && !inode.lower.is_stored.load(Ordering::SeqCst) {
             self.open_store.enter(inode);
         }
     }
@@ -116,7 +118,7 @@ impl Tree {
     /// An open file was closed, perhaps the last one of its inode. Its descriptor is discarded now: a file that is
     /// removed next is to free its blocks.
     pub(crate) fn was_closed(&self, inode: &Arc<Inode>) {
-        if inode.in_strongbox().load(Ordering::SeqCst) {
+        if inode.lower.is_stored.load(Ordering::SeqCst) {
             self.store_if_open(inode);
         }
     }
@@ -126,8 +128,8 @@ impl Tree {
         let Some(strongbox) = self.strongbox() else {
             return;
         };
-        let is_stored = inode.in_strongbox();
-        let is_to_be_stored = !is_stored.load(Ordering::SeqCst) && inode.is_open();
+        let is_stored = &inode.lower.is_stored;
+        let is_to_be_stored = !is_stored.load(Ordering::SeqCst) && inode.uses.is_open();
         // Before the lock: the file system beneath may let it wait.
         let descriptor = is_to_be_stored.then(|| self.descriptor(inode).ok());
         let stored = &mut *self.stored.lock();
@@ -135,19 +137,19 @@ impl Tree {
             return;
         }
         let stored_max = STORED_MAX.min(strongbox.kept_max() / 2);
-        if inode.is_open() {
+        if inode.uses.is_open() {
             if let Some(descriptor) = descriptor.flatten().filter(|_| *stored < stored_max) {
                 self.store(stored, inode, &descriptor);
             }
         } else if is_stored.swap(false, Ordering::SeqCst) {
             // An open from now on enters the inode again; one from before shows here.
-            if inode.is_open() || inode.is_found_by_descriptor_alone() {
+            if inode.uses.is_open() || inode.lower.is_found_by_descriptor_alone() {
                 is_stored.store(true, Ordering::SeqCst);
             } else {
                 *stored = stored.saturating_sub(1);
                 self.discard(Key::Node(inode.node()));
                 self.discarded.store(true, Ordering::SeqCst);
-                if inode.is(Noted::LostAName) {
+                if inode.noted.has(Noted::LostAName) {
                     self.settle_discards();
                 }
             }
@@ -160,9 +162,9 @@ impl Tree {
     }
 
     /// A descriptor that another process has stored.
-    pub(crate) fn is_stored(&self, inode: &Inode) {
+    pub(crate) fn record_stored(&self, inode: &Inode) {
         *self.stored.lock() += 1;
-        inode.in_strongbox().store(true, Ordering::SeqCst);
+        inode.lower.is_stored.store(true, Ordering::SeqCst);
     }
 
     /// What is stored stays: files are closed with this process's state, and open for the next worker.
@@ -177,7 +179,7 @@ impl Tree {
         self.open_store.end();
         let stored = &mut *self.stored.lock();
         for (_, inode) in self.nodes.iter() {
-            if inode.in_strongbox().swap(false, Ordering::SeqCst) {
+            if inode.lower.is_stored.swap(false, Ordering::SeqCst) {
                 self.discard(Key::Node(inode.node()));
             }
         }
@@ -191,7 +193,7 @@ impl Tree {
     /// Takes back lookups of a node. Returns its inode if they were the last.
     pub(crate) fn take_lookups(&self, node: NodeId, count: u64) -> Option<Arc<Inode>> {
         let forgotten = self.nodes.forget(node, count)?;
-        if forgotten.in_strongbox().swap(false, Ordering::SeqCst) {
+        if forgotten.lower.is_stored.swap(false, Ordering::SeqCst) {
             let mut stored = self.stored.lock();
             *stored = stored.saturating_sub(1);
             self.discard(Key::Node(node));
@@ -231,7 +233,7 @@ impl Tree {
         } else {
             self.nodes.left_all(inode);
             // A descriptor that was stored while the file was open may have been discarded before that was known.
-            let is_discarded = || !inode.in_strongbox().load(Ordering::SeqCst);
+            let is_discarded = || !inode.lower.is_stored.load(Ordering::SeqCst);
             if self.strongbox().is_some() && is_discarded() {
                 self.keep_if_last_name(inode, end);
             }
@@ -241,15 +243,17 @@ impl Tree {
 
     pub(crate) fn drop_if_over_quota(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         if self.charge_removed(uid, inode).is_err() {
-            inode.drop_for_good();
+            inode.lower.drop_for_good();
         }
     }
 
     /// Charges a removed inode that only its descriptor leads to, to the user who removed it. Fails with
     /// `ENFILE` when the quota of that user, or of all users, is used up.
     pub(crate) fn charge_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
-        if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
-            inode.charge_descriptor(self.removed_quotas.charge(uid)?);
+        if !inode.lower.can_be_found_again() && inode.lower.has_descriptor() {
+            inode
+                .lower
+                .charge_descriptor(self.removed_quotas.charge(uid)?);
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! From a name to an inode: looks one component up, and counts the lookup. Under a policy, records the name.
 
-use super::inode::{Descriptor, Inode, LowerMount, Place};
+use super::inode::{Inode, LowerMount, NewInode, Place};
+use super::lower_inode::Descriptor;
 use super::mounts::opened_identity;
 use super::names::Noting;
-use super::nodes::NewInode;
+
 use super::reach::ATTEMPTS_MAX;
 use super::{Tree, retries};
 use crate::identity::{Identity, KnownName};
@@ -46,7 +47,7 @@ impl Tree {
         }
         let (inode, stat) = self.lookup_unnamed(parent, parent_fd, name)?;
         let name = KnownName::new(parent.node(), name.to_bytes());
-        inode.names().record_uncertain(self.noting(&inode), name);
+        inode.names.record_uncertain(self.noting(&inode), name);
         Ok((inode, stat))
     }
 
@@ -188,16 +189,14 @@ impl Tree {
         let holds = || since.is_some_and(|since| self.name_changes.unchanged_since(since));
         let name = KnownName::new(parent, name);
         inode
-            .names()
+            .names
             .record_if(self.noting(inode), name, links, holds)
     }
 
     pub(crate) fn record_new_name(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
         if self.tracks_names {
             let name = KnownName::new(parent, name);
-            inode
-                .names()
-                .record_if(self.noting(inode), name, 1, || true);
+            inode.names.record_if(self.noting(inode), name, 1, || true);
         }
     }
 

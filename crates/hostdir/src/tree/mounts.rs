@@ -6,7 +6,9 @@
 //! unmounted on the host.
 
 use super::idle_expiry::IdleExpiry;
-use super::inode::{Inode, LowerMount, NumberInHandle};
+use super::inode::{Inode, LowerMount};
+use super::lower_inode::Descriptor;
+use super::lower_mount::NumberInHandle;
 use super::magic::{
     BTRFS_MAGIC, ECRYPTFS_MAGIC, EXT_MAGIC, HUGETLBFS_MAGIC, KERNEL_MAGICS, OVERLAYFS_MAGIC,
     RAMFS_MAGIC, REMOTE_MAGICS, TMPFS_MAGIC, XFS_MAGIC,
@@ -139,7 +141,7 @@ impl Mounts {
         let mounted_on = Some((Arc::clone(parent), name.to_owned()));
         let common = (&self.wakeup, self.file_handles, self.follows);
         let mount = Arc::new(probe(index, id, anchor, mounted_on, common)?);
-        mount.mark_used();
+        mount.idle_expiry.mark_used();
         list.push(Arc::clone(&mount));
         if let Some(notes) = &self.notes {
             notes.note_mount(index, parent.node(), name);
@@ -162,9 +164,9 @@ impl Mounts {
     pub(crate) fn anchor(
         &self,
         mount: &LowerMount,
-        parent_descriptor: impl FnOnce(&Arc<Inode>) -> Result<super::inode::Descriptor>,
+        parent_descriptor: impl FnOnce(&Arc<Inode>) -> Result<Descriptor>,
     ) -> Result<Arc<OwnedFd>> {
-        mount.mark_used();
+        mount.idle_expiry.mark_used();
         if let Some(anchor) = &*mount.anchor.read() {
             return Ok(Arc::clone(anchor));
         }
@@ -176,7 +178,7 @@ impl Mounts {
         }
         let fd = Arc::new(fd);
         *mount.anchor.write() = Some(Arc::clone(&fd));
-        mount.mark_used();
+        mount.idle_expiry.mark_used();
         Ok(fd)
     }
 

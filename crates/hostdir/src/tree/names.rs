@@ -41,7 +41,7 @@ impl Noting<'_> {
         self.notes?.names.insert(self.node, name, rank)
     }
 
-    fn is_latest(self, known: &Known) {
+    fn make_latest(self, known: &Known) {
         if let (Some(notes), Some(index)) = (self.notes, known.noted) {
             notes.names.make_latest(index);
         }
@@ -83,7 +83,7 @@ impl List {
         let known = match at {
             Some(at) => {
                 let known = self.names.remove(at);
-                noting.is_latest(&known);
+                noting.make_latest(&known);
                 Known {
                     is_unsure: false,
                     ..known

@@ -6,7 +6,8 @@
 //! inode from both. So an inode found in the map was not removed, and is not while it has lookups. A
 //! shard's lock is taken before a slot's, never after.
 
-use super::inode::{ChangedPlaces, Inode, LowerMount, Place, Places};
+use super::inode::{Inode, NewInode, Place};
+use super::lower_inode::{ChangedPlaces, Places};
 use super::names::Noting;
 use crate::identity::Identity;
 use crate::ledger::Notes;
@@ -41,13 +42,6 @@ pub(crate) struct Nodes {
     notes: Option<Arc<Notes>>,
     /// The most nodes since the last shrink.
     most: AtomicUsize,
-}
-
-pub(crate) struct NewInode<'a> {
-    pub(crate) identity: Identity,
-    pub(crate) mount: &'a Arc<LowerMount>,
-    pub(crate) file_type: u32,
-    pub(crate) place: Option<Box<Place>>,
 }
 
 impl Nodes {
@@ -125,10 +119,7 @@ impl Nodes {
         }
         let inode = self
             .slots
-            .insert_with(|id| {
-                let mount = Arc::clone(new.mount);
-                Inode::new(NodeId(id), new.identity, mount, new.file_type, new.place)
-            })
+            .insert_with(|id| Inode::new(NodeId(id), 1, new))
             .map_err(|_| Errno::ENFILE)?;
         shard.insert_unique(hash, inode.node().0 as u32, |&index| self.hash_at(index));
         if self.dormant_max == 0 {
@@ -138,7 +129,7 @@ impl Nodes {
         if let Some(notes) = &self.notes
             && inode.node() != NodeId::ROOT
         {
-            inode.note_in(notes);
+            inode.lower.note_in(notes, inode.node(), inode.file_type);
         }
         Ok((inode, true))
     }
@@ -153,7 +144,7 @@ impl Nodes {
 
     /// An inode without a file handle was seen at this place.
     pub(crate) fn seen_at(&self, inode: &Arc<Inode>, place: Box<Place>) {
-        if !inode.was_last_seen_at(&place) {
+        if !inode.lower.was_last_seen_at(&place) {
             self.change_places(inode, |places| places.with(place));
         }
     }
@@ -170,7 +161,7 @@ impl Nodes {
 
     /// Records that an inode without a file handle is about to be moved: a resuming process looks at both
     /// places. [`moved`](Self::moved) ends that.
-    pub(crate) fn may_move(&self, inode: &Arc<Inode>, [from, to]: [&Place; 2]) {
+    pub(crate) fn record_move(&self, inode: &Arc<Inode>, [from, to]: [&Place; 2]) {
         if let Some(notes) = &self.notes {
             let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
             if self.slots.get(inode.node().0).is_some() {
@@ -187,14 +178,17 @@ impl Nodes {
         });
     }
 
-    fn change_places(&self, inode: &Arc<Inode>, change: impl FnOnce(Places) -> ChangedPlaces) {
+    fn change_places<C>(&self, inode: &Arc<Inode>, change: C)
+    where
+        C: FnOnce(Places<Inode>) -> ChangedPlaces<Inode>,
+    {
         let Some(notes) = &self.notes else {
-            return inode.change_places(change, |_| {});
+            return inode.lower.change_places(change, |_| {});
         };
         let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
         // A forgotten inode has no record, and its slot may be another's.
         let is_known = self.slots.get(inode.node().0).is_some();
-        inode.change_places(change, |places| {
+        inode.lower.change_places(change, |places| {
             if is_known {
                 notes.note_places(inode.node(), places);
             }
@@ -211,9 +205,7 @@ impl Nodes {
         is_to_be_noted: bool,
     ) -> Option<Arc<Inode>> {
         let hash = self.hasher.hash_one(&new.identity);
-        let mount = Arc::clone(new.mount);
-        let inode = Inode::new(node, new.identity, mount, new.file_type, new.place);
-        inode.set_lookups(lookups);
+        let inode = Inode::new(node, lookups, new);
         let mut shard = self.shard(hash).lock();
         let inode = self.slots.insert_at(node.0, RESTORED_INDICES, inode)?;
         let is_there = shard.find(hash, |&index| self.is_of(index, inode.identity()));
@@ -222,7 +214,7 @@ impl Nodes {
             shard.insert_unique(hash, node.0 as u32, |&index| self.hash_at(index));
         }
         if let Some(notes) = self.notes.as_ref().filter(|_| is_to_be_noted) {
-            inode.note_in(notes);
+            inode.lower.note_in(notes, inode.node(), inode.file_type);
             notes.add_lookups(node, lookups - 1);
         }
         Some(inode)
@@ -306,7 +298,7 @@ impl Nodes {
         {
             // Before the slot can be used again.
             notes.forget_node(inode.node());
-            inode.names().forget(Noting {
+            inode.names.forget(Noting {
                 notes: Some(notes),
                 node: inode.node(),
             });
@@ -324,16 +316,13 @@ impl Nodes {
     }
 
     fn fall_asleep(&self, inode: &Arc<Inode>) {
-        inode.drop_descriptor();
+        inode.lower.drop_descriptor();
         let mut dormant = self.dormant.lock();
         if !inode.dormant.swap(true, Ordering::Relaxed) {
             dormant.push_back(inode.node());
         }
-        let oldest = if dormant.len() > self.dormant_max {
-            dormant.pop_front()
-        } else {
-            None
-        };
+        let are_too_many = dormant.len() > self.dormant_max;
+        let oldest = are_too_many.then(|| dormant.pop_front()).flatten();
         drop(dormant);
         if let Some(oldest) = oldest.and_then(|node| self.slots.get(node.0)) {
             oldest.dormant.store(false, Ordering::Relaxed);
@@ -378,7 +367,7 @@ mod tests {
         let entries = nodes.shards.iter().map(|shard| shard.lock().len());
         assert_eq!(entries.sum::<usize>(), 2, "and the root");
         let [from, to] = [c"old", c"new"].map(|name| Place::new(Arc::clone(root), name.to_owned()));
-        nodes.may_move(&inode, [&from, &to]);
+        nodes.record_move(&inode, [&from, &to]);
         let noted = Notes::new(ledger).unwrap().read().unwrap().nodes;
         let noted = noted.iter().find(|noted| noted.node == node).unwrap();
         assert_eq!(noted.lookups, 4, "with that of now");
@@ -405,7 +394,7 @@ mod tests {
             let inode = nodes.find_or_insert(new).unwrap().0;
             // As under a policy.
             let name = KnownName::new(NodeId::ROOT, format!("{number}").as_bytes());
-            let names = inode.names();
+            let names = &inode.names;
             assert!(names.record_if(tree.noting(&inode), name, 1, || true));
             inode.node()
         };

@@ -2,7 +2,8 @@
 //! Makes room under the budget of descriptors.
 
 use super::Tree;
-use super::inode::{Descriptor, Inode, LowerMount};
+use super::inode::{Inode, LowerMount};
+use super::lower_inode::Descriptor;
 use super::mounts::{open_beneath, opened_identity};
 use crate::stat::stat_open;
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, StatVfsMountFlags, Statx, StatxFlags};
@@ -30,7 +31,7 @@ impl Tree {
 
     /// A directory's descriptor, readable unless one is cached already that is `O_PATH`.
     pub(super) fn readable_descriptor(&self, directory: &Arc<Inode>) -> Result<Descriptor> {
-        if let Some(fd) = directory.cached_descriptor() {
+        if let Some(fd) = directory.lower.cached_descriptor() {
             return Ok(Descriptor::Cached(fd));
         }
         let fd = self.open_inode(directory, libc::O_RDONLY | libc::O_DIRECTORY)?;
@@ -56,7 +57,7 @@ impl Tree {
     }
 
     fn descriptor_within(&self, inode: &Arc<Inode>, climb: usize) -> Result<Descriptor> {
-        if let Some(fd) = inode.cached_descriptor() {
+        if let Some(fd) = inode.lower.cached_descriptor() {
             return Ok(Descriptor::Cached(fd));
         }
         let opened = match inode.identity().handle() {
@@ -65,7 +66,7 @@ impl Tree {
         };
         match opened {
             Ok(fd) => Ok(Descriptor::Cached(self.descriptors.keep(inode, fd))),
-            Err(error) => match inode.opened() {
+            Err(error) => match inode.lower.opened() {
                 // Its last name is gone, but a client has it open.
                 Some(file) => Ok(Descriptor::Opened(file)),
                 // Or a retrying thread has just looked it up.
@@ -98,7 +99,7 @@ impl Tree {
     fn walk_again(&self, inode: &Arc<Inode>, climb: usize) -> Result<OwnedFd> {
         let climb = climb.checked_sub(1).ok_or(Errno::ELOOP)?;
         let mut found = Err(Errno::ESTALE);
-        for place in inode.places() {
+        for place in inode.lower.places() {
             found = self.walk_to(inode, &place, climb);
             if found.is_ok() {
                 break;
@@ -214,9 +215,9 @@ mod tests {
             let (inode, found) = tree.lookup_name(&tree.root, c"file").unwrap();
             for _ in 0..2 {
                 assert_eq!(tree.stat(&inode).unwrap().stx_ino, found.stx_ino);
-                assert!(!inode.cached_descriptor_is_gone());
-                inode.drop_descriptor();
-                assert!(inode.cached_descriptor_is_gone());
+                assert!(inode.lower.has_descriptor());
+                inode.lower.drop_descriptor();
+                assert!(!inode.lower.has_descriptor());
             }
             fs::remove_file(&path).unwrap();
             let nothing_leads_to_it = tree.descriptor(&inode).err();

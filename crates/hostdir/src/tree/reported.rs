@@ -109,7 +109,7 @@ impl ReportedAttributes {
     }
 
     /// The kernel above has been told to ask again.
-    pub(crate) fn has_expired(&self) {
+    pub(crate) fn expire(&self) {
         self.version.store(0, Ordering::Relaxed);
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let reported = ReportedAttributes::none();
         reported.report((1, 1, 0o644), 0, 7);
         assert!(reported.is_of(7));
-        reported.has_expired();
+        reported.expire();
         assert!(!reported.is_of(7));
     }
 }

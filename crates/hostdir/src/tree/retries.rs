@@ -182,7 +182,7 @@ impl Retries {
             });
         }
         drop(threads);
-        inode.mount().mark_used();
+        inode.mount().idle_expiry.mark_used();
     }
 
     /// Closes the descriptors on a mount.

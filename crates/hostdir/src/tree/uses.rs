@@ -2,12 +2,45 @@
 //! chosen, and why, is decided by [`files`](crate::files), under the inode's lock.
 
 use crate::filter::Filter;
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
 use thrufs::{Backing, BackingId, Errno, Result};
 use thrufs_policy::{DataPath, FilePath};
 
-/// The opens of an inode.
+/// The opens of an inode; `None` if it is not open. The lock orders them.
+#[derive(Default)]
+pub(crate) struct Uses(Mutex<Option<Box<Use>>>);
+
+impl Uses {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Box<Use>>> {
+        self.0.lock()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// Whether it is open, and its opens are so.
+    pub(crate) fn is_some_and(&self, are: impl FnOnce(&Use) -> bool) -> bool {
+        self.lock().as_deref().is_some_and(are)
+    }
+
+    /// The filter, if the open file is redacted.
+    pub(crate) fn filter(&self) -> Option<Arc<Filter>> {
+        self.lock().as_ref()?.filter.clone()
+    }
+
+    /// As [`Use::is_written_by_kernel`], for who reads events: an open does, which has
+    /// locked its inode. False while somebody opens it.
+    pub(crate) fn are_surely_written_by_kernel(&self) -> bool {
+        let uses = self.0.try_lock();
+        let uses = uses.as_ref().and_then(|uses| uses.as_ref());
+        uses.is_some_and(|it| it.is_written_by_kernel())
+    }
+}
+
+/// What the opens have in common.
 #[derive(Debug)]
 pub(crate) struct Use {
     pub(crate) path: DataPath,
@@ -45,10 +78,6 @@ impl Use {
     /// Whether the kernel above may change the file itself, by stores through a map without an event.
     pub(crate) fn is_written_by_kernel(&self) -> bool {
         self.path == DataPath::Passthrough && self.has_writers()
-    }
-
-    pub(crate) fn is_executed(&self) -> bool {
-        self.executing_opens > 0
     }
 
     pub(crate) fn backing(&self) -> Option<BackingId> {
