@@ -109,7 +109,7 @@ pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
 pub use interrupt::{InterruptToken, Interrupts};
-pub use late::{Data, Late, LateAnswer, LateRequest, LateTarget, Listing};
+pub use late::{Data, Interrupted, Late, LateAnswer, LateRequest, LateTarget, Listing};
 pub use metrics::{Metrics, Snapshot};
 pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};
