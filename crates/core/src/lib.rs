@@ -84,6 +84,7 @@ mod dispatch;
 mod errno;
 mod features;
 mod file_system;
+mod forward;
 mod interrupt;
 mod late;
 pub mod metrics;
@@ -119,6 +120,7 @@ pub use session::{
     UringConfig, UringRefusal, ring_availability,
 };
 pub use thrufs_abi::layout;
+pub use thrufs_abi::layout::Attr;
 pub use thrufs_abi::opcode::Repeat;
 pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
