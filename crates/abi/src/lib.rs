@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod arguments;
+mod attr;
 pub mod encode;
 mod extensions;
 pub mod flags;

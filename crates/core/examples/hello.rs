@@ -1,18 +1,18 @@
 //! A file system with one file: `cargo run -p thrufs --example hello -- MOUNTPOINT`, until it is unmounted.
 use std::time::Duration;
-use thrufs::layout::Attr;
 use thrufs::{
-    Attributes, Context, DirectorySink, Entry, FileHandle, FileSystem, Generation, MountOptions,
-    Name, NodeId, ReadAnswer, ReadArgs, ReadReply, Result, SessionConfig, mount,
+    Attr, Attributes, Context, DirectorySink, Entry, FileHandle, FileSystem, MountOptions, Name,
+    NodeId, ReadAnswer, ReadArgs, ReadReply, Result, SessionConfig, mount,
 };
 
 const TEXT: &[u8] = b"Hello, world\n";
 const VALID: Duration = Duration::from_secs(60);
 
-#[rustfmt::skip]
 fn attr(node: NodeId) -> Attr {
-    let (mode, nlink, size) = if node == NodeId::ROOT { (0o040_555, 2, 0) } else { (0o100_444, 1, TEXT.len() as u64) };
-    Attr { ino: node.0, mode, nlink, size, ..Attr::default() }
+    match node {
+        NodeId::ROOT => Attr::directory(1),
+        _ => Attr::file(2, TEXT.len() as u64),
+    }
 }
 
 struct Hello;
@@ -21,8 +21,7 @@ struct Hello;
 impl FileSystem for Hello {
     fn lookup(&self, _: &Context, _parent: NodeId, name: Name) -> Result<Entry> {
         if name.as_bytes() != b"hello" { return Ok(Entry::negative(VALID)); }
-        let (node, generation) = (NodeId(2), Generation(0));
-        Ok(Entry { node, generation, attr: attr(node), entry_timeout: VALID, attr_timeout: VALID })
+        Ok(Entry::new(attr(NodeId(2)), VALID))
     }
     fn getattr(&self, _: &Context, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
         Ok(Attributes { attr: attr(node), timeout: VALID })

@@ -2,11 +2,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-use thrufs::layout::Attr;
 use thrufs::{
-    Attributes, Context, DirectorySink, Entry, Errno, FileHandle, FileSystem, Generation,
-    MountOptions, Name, NewNode, NodeId, ReadAnswer, ReadArgs, ReadReply, Result, SessionConfig,
-    SetAttr, SetTime, WriteArgs, WriteSource, mount,
+    Attr, Attributes, Context, DirectorySink, Entry, Errno, FileHandle, FileSystem, MountOptions,
+    Name, NewNode, NodeId, ReadAnswer, ReadArgs, ReadReply, Result, SessionConfig, SetAttr,
+    SetTime, WriteArgs, WriteSource, mount,
 };
 
 /// All changes come through the kernel, so replies are valid for long.
@@ -26,8 +25,8 @@ struct Memory(Mutex<Vec<Node>>);
 #[rustfmt::skip]
 impl Memory {
     fn new() -> Memory {
-        let attr = Attr { ino: 1, mode: DIRECTORY | 0o755, nlink: 2, ..Attr::default() };
-        Memory(Mutex::new(vec![Node::default(), Node { attr, ..Node::default() }]))
+        let root = Node { attr: Attr::directory(1), ..Node::default() };
+        Memory(Mutex::new(vec![Node::default(), root]))
     }
     fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,17 +57,11 @@ fn now() -> u64 {
 }
 
 #[rustfmt::skip]
-fn entry(attr: Attr) -> Entry {
-    let (node, generation) = (NodeId(attr.ino), Generation(0));
-    Entry { node, generation, attr, entry_timeout: VALID, attr_timeout: VALID }
-}
-
-#[rustfmt::skip]
 impl FileSystem for Memory {
     fn lookup(&self, _: &Context, parent: NodeId, name: Name) -> Result<Entry> {
         let mut nodes = self.nodes();
         match at(&mut nodes, parent)?.names.get(name.as_bytes()).copied() {
-            Some(child) => Ok(entry(at(&mut nodes, child)?.attr)),
+            Some(child) => Ok(Entry::new(at(&mut nodes, child)?.attr, VALID)),
             None => Ok(Entry::negative(VALID)),
         }
     }
@@ -97,7 +90,7 @@ impl FileSystem for Memory {
         let attr = Attr { ino, mode, nlink, uid, gid, mtime: time, ..Attr::default() };
         at(&mut nodes, parent)?.names.insert(name.as_bytes().to_vec(), NodeId(ino));
         nodes.push(Node { attr, ..Node::default() });
-        Ok(entry(attr))
+        Ok(Entry::new(attr, VALID))
     }
     fn mkdir(&self, c: &Context, parent: NodeId, name: Name, new: &NewNode) -> Result<Entry> {
         self.mknod(c, parent, name, new)

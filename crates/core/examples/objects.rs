@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use thrufs::layout::Attr;
 use thrufs::{
-    Attributes, Context, DirectorySink, Entry, Errno, FileHandle, FileSystem, Generation, Late,
+    Attr, Attributes, Context, DirectorySink, Entry, Errno, FileHandle, FileSystem, Late,
     MountOptions, Name, Negotiation, NodeId, ReadAnswer, ReadArgs, ReadReply, Result,
     SessionConfig, mount,
 };
@@ -46,14 +45,11 @@ impl Client {
 /// One directory. The nodes of its files are their places, after the root's.
 pub struct ObjectFs(Client);
 
-#[rustfmt::skip]
 fn attr(node: NodeId, size: usize) -> Attr {
-    let (mode, nlink) = match node {
-        NodeId::ROOT => (0o040_555, 2),
-        _ => (0o100_444, 1),
-    };
-    let (ino, size) = (node.0, size as u64);
-    Attr { ino, mode, nlink, size, ..Attr::default() }
+    match node {
+        NodeId::ROOT => Attr::directory(1),
+        node => Attr::file(node.0, size as u64),
+    }
 }
 
 fn object(objects: &Objects, node: NodeId) -> Result<&Vec<u8>> {
@@ -82,12 +78,8 @@ impl FileSystem for ObjectFs {
         self.0.ask(move |objects| {
             let mut nodes = (2..).zip(objects);
             let found = nodes.find(|(_, (key, _))| **key == name);
-            late.give(Ok(found.map_or(Entry::negative(VALID), |(node, (_, data))| Entry {
-                node: NodeId(node),
-                generation: Generation(0),
-                attr: attr(NodeId(node), data.len()),
-                entry_timeout: VALID,
-                attr_timeout: VALID,
+            late.give(Ok(found.map_or(Entry::negative(VALID), |(node, (_, data))| {
+                Entry::new(attr(NodeId(node), data.len()), VALID)
             })));
         });
         Err(Errno::LATER)

@@ -23,6 +23,17 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The node whose number is `attr.ino`, in its first generation; name and attributes are valid for `valid`.
+    pub fn new(attr: Attr, valid: Duration) -> Entry {
+        Entry {
+            node: NodeId(attr.ino),
+            generation: Generation(0),
+            attr,
+            entry_timeout: valid,
+            attr_timeout: valid,
+        }
+    }
+
     /// A negative entry: the name does not exist, valid for `timeout`.
     pub fn negative(timeout: Duration) -> Entry {
         Entry {

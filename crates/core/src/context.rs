@@ -4,6 +4,7 @@ use crate::errno::{Errno, Result};
 use crate::interrupt::{InterruptToken, Interrupts};
 use crate::late::{Late, LateAnswer, LateOffer};
 use crate::notify::PollHandle;
+use std::sync::LazyLock;
 use thrufs_abi::{Extensions, Header, Opcode, UNIQUE_RESEND, Unique};
 
 /// What a request says about its caller, and what the serving thread may do for it.
@@ -43,6 +44,25 @@ impl<'a> Context<'a> {
             may_block,
             extensions,
             interrupts,
+            late: None,
+            poll_handle: None,
+        }
+    }
+
+    /// A caller with these ids, for tests that call methods of a file system directly, on a thread that may sleep.
+    /// `u32::MAX` is no caller. There is no request: [`answer_later`](Self::answer_later) fails, and the number is 0.
+    pub fn of(uid: u32, gid: u32) -> Context<'static> {
+        static EXTENSIONS: LazyLock<Extensions<'static>> = LazyLock::new(Extensions::default);
+        static INTERRUPTS: LazyLock<Interrupts> = LazyLock::new(Interrupts::default);
+        Context {
+            unique: Unique(0),
+            opcode: Opcode::Lookup,
+            uid,
+            gid,
+            pid: std::process::id(),
+            may_block: true,
+            extensions: &EXTENSIONS,
+            interrupts: &INTERRUPTS,
             late: None,
             poll_handle: None,
         }
@@ -154,5 +174,19 @@ impl<'a> Context<'a> {
     /// else those of `wait`.
     pub fn interruptible<T>(&self, wait: impl FnOnce(&InterruptToken) -> Result<T>) -> Result<T> {
         self.interrupts.run(self.unique, wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_of_a_test_has_its_ids_and_may_sleep() {
+        let context = Context::of(1000, u32::MAX);
+        assert_eq!((context.uid(), context.gid()), (Some(1000), None));
+        assert_eq!(context.require_blocking(), Ok(()));
+        assert_eq!(context.interruptible(|token| Ok(token.is_set())), Ok(false));
+        assert_eq!(context.answer_later::<()>().unwrap_err(), Errno::EIO);
     }
 }

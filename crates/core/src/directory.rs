@@ -8,9 +8,17 @@ use thrufs_abi::reply::{dirent_size, direntplus_size, encode_dirent, encode_dire
 /// The directory listing being written, in the reply's buffer.
 #[derive(Debug)]
 pub struct DirectorySink<'a> {
-    buffer: &'a mut [u8],
+    buffer: Buffer<'a>,
     used: usize,
     plus: bool,
+}
+
+#[derive(Debug)]
+enum Buffer<'a> {
+    /// Of the transport.
+    Lent(&'a mut [u8]),
+    /// Of a reply that comes later.
+    Owned(Vec<u8>),
 }
 
 /// The kind of a directory entry: the `DT_*` values of `readdir(3)`.
@@ -19,9 +27,34 @@ pub type EntryKind = u8;
 impl<'a> DirectorySink<'a> {
     pub(crate) fn new(buffer: &'a mut [u8], plus: bool) -> DirectorySink<'a> {
         DirectorySink {
-            buffer,
+            buffer: Buffer::Lent(buffer),
             used: 0,
             plus,
+        }
+    }
+
+    pub(crate) fn owned(bytes: usize, plus: bool) -> DirectorySink<'static> {
+        DirectorySink {
+            buffer: Buffer::Owned(vec![0; bytes]),
+            used: 0,
+            plus,
+        }
+    }
+
+    /// What was written.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        let mut bytes = match self.buffer {
+            Buffer::Lent(bytes) => bytes.to_vec(),
+            Buffer::Owned(bytes) => bytes,
+        };
+        bytes.truncate(self.used);
+        bytes
+    }
+
+    fn free(&mut self) -> &mut [u8] {
+        match &mut self.buffer {
+            Buffer::Lent(buffer) => &mut buffer[self.used..],
+            Buffer::Owned(buffer) => &mut buffer[self.used..],
         }
     }
 
@@ -48,7 +81,11 @@ impl<'a> DirectorySink<'a> {
         } else {
             dirent_size(name_length)
         };
-        size <= self.buffer.len() - self.used
+        let bytes = match &self.buffer {
+            Buffer::Lent(buffer) => buffer.len(),
+            Buffer::Owned(buffer) => buffer.len(),
+        };
+        size <= bytes - self.used
     }
 
     /// Adds an entry without attributes. A later READDIR continues at `next_offset`. Returns false, having
@@ -79,8 +116,9 @@ impl<'a> DirectorySink<'a> {
         kind: EntryKind,
         name: &[u8],
     ) -> bool {
-        let (free, kind) = (&mut self.buffer[self.used..], u32::from(kind));
-        let written = if self.plus {
+        let (plus, kind) = (self.plus, u32::from(kind));
+        let free = self.free();
+        let written = if plus {
             // Node id 0: no attributes.
             let out = entry.map_or_else(EntryOut::default, entry_out);
             encode_direntplus(free, &out, ino, next_offset, kind, name)

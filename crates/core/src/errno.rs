@@ -113,9 +113,48 @@ impl From<rustix::io::Errno> for Errno {
     }
 }
 
+/// The number of the system, or that of an error's kind; `EIO` for kinds that have none.
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
-        error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+        let number = error.raw_os_error();
+        number.map_or_else(|| Errno::from(error.kind()), Errno::from_raw)
+    }
+}
+
+/// The number that the standard library makes this kind of; `EIO` where there is none.
+impl From<io::ErrorKind> for Errno {
+    fn from(kind: io::ErrorKind) -> Errno {
+        use io::ErrorKind as Kind;
+        match kind {
+            Kind::NotFound => Errno::ENOENT,
+            Kind::PermissionDenied => Errno::EACCES,
+            Kind::AlreadyExists => Errno::EEXIST,
+            Kind::WouldBlock => Errno::EAGAIN,
+            Kind::NotADirectory => Errno::ENOTDIR,
+            Kind::IsADirectory => Errno::EISDIR,
+            Kind::DirectoryNotEmpty => Errno::ENOTEMPTY,
+            Kind::ReadOnlyFilesystem => Errno::EROFS,
+            Kind::StaleNetworkFileHandle => Errno::ESTALE,
+            Kind::InvalidInput => Errno::EINVAL,
+            Kind::InvalidFilename => Errno::ENAMETOOLONG,
+            Kind::TimedOut => Errno::ETIMEDOUT,
+            Kind::StorageFull => Errno::ENOSPC,
+            Kind::NotSeekable => Errno::ESPIPE,
+            Kind::QuotaExceeded => Errno::EDQUOT,
+            Kind::FileTooLarge => Errno::EFBIG,
+            Kind::ResourceBusy => Errno::EBUSY,
+            Kind::ExecutableFileBusy => Errno::ETXTBSY,
+            Kind::Deadlock => Errno::EDEADLK,
+            Kind::CrossesDevices => Errno::EXDEV,
+            Kind::TooManyLinks => Errno::EMLINK,
+            Kind::ArgumentListTooLong => Errno::E2BIG,
+            Kind::Interrupted => Errno::EINTR,
+            Kind::Unsupported => Errno::EOPNOTSUPP,
+            Kind::OutOfMemory => Errno::ENOMEM,
+            Kind::BrokenPipe => Errno::EPIPE,
+            Kind::NotConnected => Errno::ENOTCONN,
+            _ => Errno::EIO,
+        }
     }
 }
 
@@ -136,6 +175,22 @@ mod tests {
         }
         assert_eq!(Errno::from_raw(libc::ENOENT), Errno::ENOENT);
         assert_eq!(Errno::from(io::Error::other("no number")), Errno::EIO);
+    }
+
+    /// The standard library's own table says which kind a number is.
+    #[test]
+    fn a_kind_becomes_a_number_of_that_kind() {
+        for number in 1..=LARGEST_SENDABLE {
+            let kind = io::Error::from_raw_os_error(number).kind();
+            let errno = Errno::from(io::Error::from(kind));
+            if errno != Errno::EIO {
+                let back = io::Error::from(errno).kind();
+                assert_eq!(back, kind, "{number} became {errno:?}");
+            }
+        }
+        let kinds = [io::ErrorKind::NotFound, io::ErrorKind::Unsupported];
+        let numbers = kinds.map(|kind| Errno::from(io::Error::new(kind, "in words")));
+        assert_eq!(numbers, [Errno::ENOENT, Errno::EOPNOTSUPP]);
     }
 
     #[test]

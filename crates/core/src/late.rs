@@ -18,7 +18,7 @@ mod answer;
 mod pending;
 
 pub use answer::{Data, Listing};
-pub use pending::{LateRequest, LateTarget};
+pub use pending::{Interrupted, LateRequest, LateTarget};
 
 use crate::directory::DirectorySink;
 use crate::errno::{Errno, Result};
@@ -89,6 +89,11 @@ impl<T: LateAnswer> Late<T> {
         pending.map_or_else(InterruptToken::default, |pending| pending.token().clone())
     }
 
+    /// The same as a future, for a task.
+    pub fn interrupted(&self) -> Interrupted {
+        Interrupted(self.pending.clone())
+    }
+
     /// Calls `callback` once when [`is_interrupted`](Self::is_interrupted) becomes true, or now if it is. It
     /// replaces an earlier one, and is dropped with the answer. It is called on a thread that reads requests,
     /// and must not sleep.
@@ -103,19 +108,27 @@ impl Late<Listing> {
     /// Answers with the entries that `fill` writes, by the rules of [`readdir`](crate::FileSystem::readdir).
     /// `fill` runs at once, on this thread.
     pub fn list(self, fill: impl FnOnce(&mut DirectorySink<'_>) -> Result<()>) {
-        let Some(shape) = self.pending.as_ref().map(|pending| pending.shape()) else {
-            return;
-        };
-        let mut bytes = vec![0; shape.limit(usize::MAX)];
-        let mut sink = DirectorySink::new(&mut bytes, shape.opcode == Opcode::Readdirplus);
+        let mut sink = self.sink();
         let result = fill(&mut sink);
-        let used = sink.used();
-        bytes.truncate(used);
+        self.give_sink(sink, result);
+    }
+
+    /// Answers with what is in a [`sink`](Self::sink), filling which has ended with `result`.
+    pub fn give_sink(self, sink: DirectorySink<'static>, result: Result<()>) {
+        let bytes = sink.into_bytes();
         // As in a reply at once: the lookups of entries that were written are counted.
         self.give(match result {
-            Err(errno) if used == 0 => Err(errno),
+            Err(errno) if bytes.is_empty() => Err(errno),
             _ => Ok(Listing { bytes }),
         });
+    }
+
+    /// Room for the entries of this request, to be filled over time.
+    pub fn sink(&self) -> DirectorySink<'static> {
+        let shape = self.pending.as_ref().map(|pending| pending.shape());
+        let bytes = shape.map_or(0, |shape| shape.limit(usize::MAX));
+        let is_plus = shape.is_some_and(|shape| shape.opcode == Opcode::Readdirplus);
+        DirectorySink::owned(bytes, is_plus)
     }
 }
 

@@ -84,6 +84,7 @@ mod dispatch;
 mod errno;
 mod features;
 mod file_system;
+mod forward;
 mod interrupt;
 mod late;
 pub mod metrics;
@@ -109,7 +110,7 @@ pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
 pub use interrupt::{InterruptToken, Interrupts};
-pub use late::{Data, Late, LateAnswer, LateRequest, LateTarget, Listing};
+pub use late::{Data, Interrupted, Late, LateAnswer, LateRequest, LateTarget, Listing};
 pub use metrics::{Metrics, Snapshot};
 pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};
@@ -119,6 +120,7 @@ pub use session::{
     UringConfig, UringRefusal, ring_availability,
 };
 pub use thrufs_abi::layout;
+pub use thrufs_abi::layout::Attr;
 pub use thrufs_abi::opcode::Repeat;
 pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,

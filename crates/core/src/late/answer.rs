@@ -222,7 +222,7 @@ impl Encode for (i32, Vec<u8>) {
     }
 }
 
-/// Entries of a directory: see [`Late::list`](super::Late::list).
+/// Entries of a directory: see [`Late::list`](super::Late::list) and [`Late::sink`](super::Late::sink).
 #[derive(Debug)]
 pub struct Listing {
     pub(super) bytes: Vec<u8>,

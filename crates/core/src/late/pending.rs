@@ -13,8 +13,10 @@ use crate::reply::{HEADER_BYTES, put_header};
 use parking_lot::Mutex;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use thrufs_abi::Header;
 
@@ -69,6 +71,8 @@ pub(crate) struct Pending {
 struct State {
     stage: Stage,
     on_interrupt: Option<Box<dyn FnOnce() + Send>>,
+    /// Of the tasks that wait for an interrupt, each once.
+    wakers: Vec<Waker>,
 }
 
 #[derive(Default)]
@@ -157,7 +161,7 @@ impl Pending {
         // ENOSYS tells the kernel that it need not ask.
         let failed = matches!(length, Err(errno) if errno != Errno::ENOSYS);
         let mut state = self.state.lock();
-        match std::mem::replace(&mut state.stage, Stage::Done) {
+        let target = match std::mem::replace(&mut state.stage, Stage::Done) {
             Stage::Called => {
                 let bytes = [head, data].concat();
                 state.stage = Stage::Given(Reply {
@@ -165,23 +169,25 @@ impl Pending {
                     failed,
                     moved,
                 });
-                true
+                None
             }
-            Stage::Kept(target) => {
-                let callback = state.on_interrupt.take();
-                drop(state);
-                drop(callback);
-                self.record(failed, moved);
-                target.send(head, data);
-                self.leave();
-                true
-            }
+            Stage::Kept(target) => Some(target),
             given @ Stage::Given(_) => {
                 state.stage = given;
-                false
+                return false;
             }
-            Stage::Done => false,
+            Stage::Done => return false,
+        };
+        let (callback, wakers) = (state.on_interrupt.take(), std::mem::take(&mut state.wakers));
+        drop(state);
+        drop(callback);
+        wakers.into_iter().for_each(Waker::wake);
+        if let Some(target) = target {
+            self.record(failed, moved);
+            target.send(head, data);
+            self.leave();
         }
+        true
     }
 
     /// The method has answered by itself after all.
@@ -190,7 +196,7 @@ impl Pending {
         let was = std::mem::take(&mut *state);
         state.stage = Stage::Done;
         drop(state);
-        drop(was);
+        was.wakers.into_iter().for_each(Waker::wake);
         self.leave();
     }
 
@@ -236,12 +242,51 @@ impl Pending {
     }
 }
 
+/// Completes once the client of a request that is answered later was signalled, or the session ends; also when the
+/// request has been answered, so that no task waits for nothing. [`Late::interrupted`](super::Late::interrupted)
+/// makes it. Keeps neither the request nor the connection, and any number of tasks may await clones of it.
+#[derive(Clone, Debug)]
+pub struct Interrupted(pub(super) Option<Arc<Pending>>);
+
+impl Interrupted {
+    /// Whether the client was signalled, or the session ends.
+    pub fn is_set(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|pending| pending.token.is_set())
+    }
+}
+
+impl Future for Interrupted {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        let Some(pending) = &self.0 else {
+            return Poll::Ready(());
+        };
+        let mut state = pending.state.lock();
+        let is_answered = matches!(state.stage, Stage::Given(_) | Stage::Done);
+        if is_answered || pending.token.is_set() {
+            return Poll::Ready(());
+        }
+        if !state
+            .wakers
+            .iter()
+            .any(|waker| waker.will_wake(task.waker()))
+        {
+            state.wakers.push(task.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
 impl Outstanding for Pending {
     fn interrupt(&self) {
         let mut state = self.state.lock();
         self.token.interrupt();
-        let callback = state.on_interrupt.take();
+        let (callback, wakers) = (state.on_interrupt.take(), std::mem::take(&mut state.wakers));
         drop(state);
+        wakers.into_iter().for_each(Waker::wake);
         if let Some(callback) = callback
             && catch_unwind(AssertUnwindSafe(callback)).is_err()
         {

@@ -110,7 +110,7 @@ pub fn plain() -> SessionConfig {
 }
 
 /// Whether the kernel offers io_uring; reports a skipped test otherwise.
-fn has_ring() -> bool {
+pub fn has_ring() -> bool {
     let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     if switch.is_ok_and(|switch| switch.trim() == "Y") {
         return true;

@@ -48,19 +48,27 @@ fn body(opcode: Opcode, body: &[u8]) -> String {
 
 #[test]
 fn each_sample_request_calls_its_method_and_is_answered() {
-    assert_eq!(lines(false), RECORDED);
+    assert_eq!(lines(false, |fs| fs), RECORDED);
 }
 
 #[test]
 fn an_answer_that_comes_later_is_the_same() {
-    assert_eq!(lines(true), RECORDED);
+    assert_eq!(lines(true, |fs| fs), RECORDED);
 }
 
-fn lines(later: bool) -> String {
+#[test]
+fn a_file_system_behind_a_pointer_is_the_same() {
+    let boxed = |fs| -> Box<dyn FileSystem> { Box::new(fs) };
+    assert_eq!(lines(false, boxed), RECORDED);
+}
+
+fn lines<F: FileSystem>(later: bool, serve: impl Fn(Arc<RecordingFs>) -> F) -> String {
     let mut lines = String::new();
     for &opcode in Opcode::ALL {
-        let dispatcher = connected(RecordingFs::with(|fs| fs.later = later));
-        dispatcher.file_system().clear();
+        let fs = Arc::new(RecordingFs::with(|fs| fs.later = later));
+        let dispatcher = Dispatcher::new(Arc::new(serve(Arc::clone(&fs))));
+        ask(&dispatcher, &init_request(45, offered())).unwrap();
+        fs.clear();
         let reply = ask(&dispatcher, &samples::sample(opcode).finish());
         let answer = reply.map_or("no reply".to_owned(), |reply| {
             assert_eq!(reply.unique, samples::UNIQUE);
@@ -69,7 +77,7 @@ fn lines(later: bool) -> String {
                 error => format!("{:?}", Errno::from_raw(-error)),
             }
         });
-        let calls = dispatcher.file_system().calls().join(", ");
+        let calls = fs.calls().join(", ");
         lines += &format!("{}: {calls} -> {answer}\n", opcode.name());
     }
     lines

@@ -1,8 +1,11 @@
 //! Requests that are answered later, without a transport: who comes first, and what ends them.
 
 use super::*;
-use crate::{Attributes, Entry, FileHandle, Late, LateTarget, Name};
+use crate::{Attributes, Entry, FileHandle, Interrupted, Late, LateTarget, Name};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 type Answer = Box<dyn Fn(&Context<'_>) -> Result<Attributes> + Send + Sync>;
@@ -231,6 +234,42 @@ fn an_interrupt_sets_the_flag_and_calls_back() {
     interrupt(&dispatcher, 8);
     let _sent = dispatch(&dispatcher, 8);
     assert!(passed.recv().unwrap().is_interrupted());
+}
+
+/// Counts how often its task is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn all_tasks_that_wait_for_an_interrupt_are_woken_by_it_or_by_the_answer() {
+    let (dispatcher, passed) = waiting(9);
+    let _sent = [4, 6].map(|unique| dispatch(&dispatcher, unique));
+    for end in [true, false] {
+        let late = passed.recv().unwrap();
+        let tasks: [Arc<Woken>; 2] = Default::default();
+        let mut futures = [late.interrupted(), late.interrupted().clone()];
+        let mut poll = |task: usize| {
+            let waker = Waker::from(Arc::clone(&tasks[task]));
+            Pin::new(&mut futures[task]).poll(&mut task::Context::from_waker(&waker))
+        };
+        let woken = || tasks.each_ref().map(|task| task.0.load(Ordering::SeqCst));
+        assert!([0, 1, 1].map(&mut poll).iter().all(Poll::is_pending));
+        assert_eq!(woken(), [0, 0]);
+        if end {
+            late.give(Ok(attributes()));
+        } else {
+            interrupt(&dispatcher, 6);
+        }
+        assert_eq!(woken(), [1, 1]);
+        assert!([0, 1].map(&mut poll).iter().all(Poll::is_ready));
+        assert_eq!(futures.each_ref().map(Interrupted::is_set), [!end; 2]);
+    }
 }
 
 #[test]
