@@ -69,8 +69,8 @@ pub(crate) struct Process {
     child: Child,
     descriptor: OwnedFd,
     life: Life,
-    /// Whether a peer may control it.
-    is_exposed: bool,
+    /// Whether a peer may control it. Its [`Watching`](Notice::Watching) may be on its way.
+    pub(crate) is_exposed: bool,
     pub(crate) channel: ToChild,
     /// Relays a worker's log.
     log: Option<JoinHandle<()>>,
@@ -211,11 +211,6 @@ impl Process {
         if let Life::Running(watched) = &mut self.life {
             *watched = thread.pop();
         }
-    }
-
-    /// From now on, a peer may control it. Its [`Watching`](Notice::Watching) may be on its way.
-    pub(crate) fn expose(&mut self) {
-        self.is_exposed = true;
     }
 
     /// Sends without waiting. A process that does not take its messages is killed; the end of a dead one is

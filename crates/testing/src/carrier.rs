@@ -21,6 +21,12 @@ impl<C: Carrier> Carrier for &C {
     }
 }
 
+impl<C: Carrier + Send> Carrier for Arc<C> {
+    fn transact(&self, request: &[u8], reply_bytes_max: usize) -> Vec<u8> {
+        C::transact(self, request, reply_bytes_max)
+    }
+}
+
 /// The least room for replies: 1 MiB of data and a header, so that a reply longer than requested shows.
 const REPLY_BYTES: usize = (1 << 20) + 4096;
 
@@ -51,8 +57,7 @@ impl<F: FileSystem> InProcess<F> {
 impl<F: FileSystem> Carrier for InProcess<F> {
     fn transact(&self, request: &[u8], reply_bytes_max: usize) -> Vec<u8> {
         let pool = || self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = pool().pop();
-        let mut buffer = kept.unwrap_or_else(|| vec![0; REPLY_BYTES]);
+        let mut buffer = pool().pop().unwrap_or_else(|| vec![0; REPLY_BYTES]);
         if buffer.len() < reply_bytes_max {
             buffer.resize(reply_bytes_max, 0);
         }

@@ -1,6 +1,6 @@
 //! States that no server has written: what a client could not have got by requests, it does not get by one.
 
-use crate::ground::{Server, Setup, Way, config_for, mounted};
+use crate::ground::{Server, Session, Setup, Way, config_for};
 use crate::rules::{POLICY, filled, under};
 use crate::samples;
 use serde::Serialize;
@@ -146,11 +146,8 @@ fn handle(number: u64) -> u64 {
     1 << 32 | number
 }
 
-fn served(setup: impl Into<Setup>) -> (Ground, Server) {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    filled(ground.source());
-    let server = Server::new(ground.source(), setup);
-    (ground, server)
+fn served(setup: impl Into<Setup>) -> Session {
+    Session::new(filled, setup)
 }
 
 /// Nodes 2 and 3 are a file and its directory.
@@ -158,10 +155,8 @@ fn served(setup: impl Into<Setup>) -> (Ground, Server) {
 fn no_node_has_a_name_that_does_not_lead_to_it() {
     const RULES: &str = "[[rule]]\npath = \"denied\"\naction = \"hide\"\n\
          [[rule]]\npath = \"photos/**\"\naction = \"redact\"\nredact = \"gps\"\n";
-    let (ground, server) = served(under(Way::Paths, RULES));
-    let source = ground.source();
-    let client = mounted(&server);
-    let root = client.root();
+    let session = served(under(Way::Paths, RULES));
+    let (source, server, root) = session.parts();
     let (file, directory) = (id(2), id(3));
     let names = [
         "harmless",
@@ -187,8 +182,8 @@ fn no_node_has_a_name_that_does_not_lead_to_it() {
                 with(&[(file, path)]),
                 with(&[(file, path), (directory, above)]),
             ] {
-                assert!(state.restored(&server, source, ABORT).is_err(), "{name}");
-                state.restored(&server, source, TOLERATE).unwrap();
+                assert!(state.restored(server, source, ABORT).is_err(), "{name}");
+                state.restored(server, source, TOLERATE).unwrap();
                 let shown = root.getattr(file).map(drop);
                 assert_eq!(shown, Err(Errno::ESTALE), "{path} as {name}");
                 let opened = root.open(file, libc::O_RDONLY).map(drop);
@@ -196,10 +191,10 @@ fn no_node_has_a_name_that_does_not_lead_to_it() {
             }
             // A second node of the same file.
             let twice = with(&[(directory, above), (id(4), path), (file, path)]);
-            assert!(twice.restored(&server, source, ABORT).is_err(), "{name}");
+            assert!(twice.restored(server, source, ABORT).is_err(), "{name}");
             // With it: the other names are none.
             with(&[(directory, above), (file, path), (id(4), "plain")])
-                .restored(&server, source, ABORT)
+                .restored(server, source, ABORT)
                 .unwrap();
             if above == "photos" {
                 let opened = root.open(file, libc::O_RDONLY).unwrap().fh;
@@ -221,16 +216,14 @@ fn no_node_has_a_name_that_does_not_lead_to_it() {
 
 #[test]
 fn no_state_makes_the_writer_of_a_redacted_file() {
-    let (ground, server) = served(under(Way::Paths, POLICY));
-    let source = ground.source();
-    let client = mounted(&server);
-    let root = client.root();
+    let session = served(under(Way::Paths, POLICY));
+    let (source, server, root) = session.parts();
     let mut state = State::under_policy(&[(id(3), "photos"), (id(2), "photos/a.jpg")]);
     for (route, written) in [(WRITTEN, Errno::EBADF), (FILTERED, Errno::EACCES)] {
         state.files = vec![(1, id(2), libc::O_RDWR, route)];
-        let is_refused = state.restored(&server, source, ABORT).is_err();
+        let is_refused = state.restored(server, source, ABORT).is_err();
         assert_eq!(is_refused, route == WRITTEN);
-        state.restored(&server, source, TOLERATE).unwrap();
+        state.restored(server, source, TOLERATE).unwrap();
         assert_eq!(root.write(id(2), handle(1), 22, b"\x99", 0), Err(written));
         let opened = root.open(id(2), libc::O_RDONLY).unwrap().fh;
         let shown = root.read(id(2), opened, 0, 1 << 20).unwrap();
@@ -241,12 +234,11 @@ fn no_state_makes_the_writer_of_a_redacted_file() {
 #[test]
 fn an_open_file_of_a_state_has_the_types_of_the_rule_here() {
     let rules = "[[rule]]\npath = \"photos/**\"\ncontent = \"image/png\"\naction = \"redact\"\nredact = \"gps\"\n";
-    let (ground, server) = served(under(Way::Paths, rules));
-    let client = mounted(&server);
-    let root = client.root();
+    let session = served(under(Way::Paths, rules));
+    let (source, server, root) = session.parts();
     let mut state = State::under_policy(&[(id(3), "photos"), (id(2), "photos/a.jpg")]);
     state.files = vec![(1, id(2), libc::O_RDONLY, FILTERED)];
-    state.restored(&server, ground.source(), TOLERATE).unwrap();
+    state.restored(server, source, TOLERATE).unwrap();
     assert!(root.open(id(2), libc::O_RDONLY).is_err());
     assert!(root.read(id(2), handle(1), 0, 1 << 20).is_err());
 }
@@ -260,11 +252,11 @@ fn an_audited_file_that_a_state_has_open_is_recorded() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let file = File::options().append(true).open(log.path());
     setup.resources.audit_log = AuditLog::new(Some(file.unwrap().into()));
-    let (ground, server) = served(setup);
-    let _client = mounted(&server);
+    let session = served(setup);
+    let (source, server, _) = session.parts();
     let mut state = State::under_policy(&[(id(3), "plain"), (id(2), "plain/x")]);
     state.files = vec![(1, id(2), libc::O_RDWR, CACHED)];
-    state.restored(&server, ground.source(), ABORT).unwrap();
+    state.restored(server, source, ABORT).unwrap();
     let text = fs::read_to_string(log.path()).unwrap();
     assert_eq!(
         text.matches("\"outcome\":\"migrated\"").count(),
@@ -285,15 +277,13 @@ fn files_of_a_state_are_opened_as_by_a_request() {
         host: 0,
         count: 1,
     }]);
-    let (ground, server) = served(Config {
+    let session = served(Config {
         uid_map: map.clone(),
         gid_map: map,
         callers_are_local: false,
         ..config_for(Way::Paths)
     });
-    let source = ground.source();
-    let client = mounted(&server);
-    let root = client.root();
+    let (source, server, root) = session.parts();
     chown(source.join("denied/x"), Some(5), None).unwrap();
     fs::set_permissions(source.join("plain/x"), PermissionsExt::from_mode(0o4755)).unwrap();
     let mut state = State::under_policy(&[(id(2), "denied/x"), (id(3), "plain/x")]);
@@ -303,10 +293,10 @@ fn files_of_a_state_are_opened_as_by_a_request() {
         (2, id(3), libc::O_RDONLY | libc::O_DIRECT, 0),
     ];
     assert!(
-        state.restored(&server, source, ABORT).is_err(),
+        state.restored(server, source, ABORT).is_err(),
         "of no user of the map"
     );
-    state.restored(&server, source, TOLERATE).unwrap();
+    state.restored(server, source, TOLERATE).unwrap();
     assert_eq!(root.write(id(2), handle(1), 0, b"C", 0), Err(Errno::EBADF));
     assert_eq!(
         root.read(id(3), handle(2), 1, 3).unwrap(),
@@ -321,25 +311,24 @@ fn files_of_a_state_are_opened_as_by_a_request() {
     };
     assert_eq!(mode(), 0o10_4755);
     state.files = vec![(1, id(3), libc::O_RDWR, 0)];
-    state.restored(&server, source, ABORT).unwrap();
+    state.restored(server, source, ABORT).unwrap();
     assert_eq!(mode(), 0o10_0755, "a store through a map drops nothing");
 }
 
 #[test]
 fn nodes_without_a_file_of_their_own_take_bounded_memory() {
-    let (ground, server) = served(config_for(Way::Paths));
-    let source = ground.source();
-    let client = mounted(&server);
+    let session = served(config_for(Way::Paths));
+    let (source, server, root) = session.parts();
     let node = |path| move |at: u64| (id(2 + at), libc::S_IFREG, path);
     let mut state = State {
         nodes: (0..300_000).map(node(None)).collect(),
         ..State::default()
     };
-    state.restored(&server, source, ABORT).unwrap();
+    state.restored(server, source, ABORT).unwrap();
     assert_eq!(server.statistics().inodes, 1);
-    assert_eq!(client.root().getattr(id(9)).map(drop), Err(Errno::ESTALE));
+    assert_eq!(root.getattr(id(9)).map(drop), Err(Errno::ESTALE));
     state.nodes = (0..300_000).map(node(Some("of-one"))).collect();
-    let refused = state.restored(&server, source, ABORT).unwrap_err();
+    let refused = state.restored(server, source, ABORT).unwrap_err();
     assert!(
         refused.to_string().contains("have no file here"),
         "{refused}"
@@ -353,24 +342,24 @@ fn nodes_without_a_file_of_their_own_take_bounded_memory() {
         mounts,
         ..State::default()
     };
-    let refused = mounts.restored(&server, source, ABORT).unwrap_err();
+    let refused = mounts.restored(server, source, ABORT).unwrap_err();
     assert!(refused.to_string().contains("paths of mounts"), "{refused}");
 }
 
 #[test]
 fn states_that_contradict_themselves_are_refused() {
     for (is_under_policy, rules) in [(false, ""), (true, POLICY)] {
-        let (ground, server) = match is_under_policy {
+        let session = match is_under_policy {
             true => served(under(Way::Paths, rules)),
             false => served(config_for(Way::Paths)),
         };
-        let _client = mounted(&server);
+        let (source, server, _) = session.parts();
         let plain = State {
             is_under_policy,
             ..State::under_policy(&[(id(3), "plain"), (id(2), "plain/x")])
         };
         let refused = |state: &State| {
-            let refused = state.restored(&server, ground.source(), TOLERATE);
+            let refused = state.restored(server, source, TOLERATE);
             refused.map_or_else(|error| error.to_string(), |()| "taken".to_owned())
         };
         let mut opened = plain.clone();
@@ -398,10 +387,8 @@ fn states_that_contradict_themselves_are_refused() {
 #[test]
 fn files_that_the_host_moved_to_unknown_directories_end_no_migration() {
     let rules = "[[rule]]\npath = \"denied/**\"\naction = \"deny\"\n";
-    let (ground, server) = served(under(Way::Paths, rules));
-    let source = ground.source();
-    let client = mounted(&server);
-    let root = client.root();
+    let session = served(under(Way::Paths, rules));
+    let (source, server, root) = session.parts();
     fs::create_dir(source.join("beside")).unwrap();
     let [moved, linked] = ["plain/x", "direct"].map(|path| root.walk(path).unwrap());
     fs::rename(source.join("plain/x"), source.join("beside/x")).unwrap();

@@ -9,7 +9,7 @@ use thrufs_hostdir::{
     Config, HostDir, Ledger, Locks, Migration, MigrationMode, Resources, Strongbox,
 };
 use thrufs_policy::Policy;
-use thrufs_testing::{Carrier, Client, OFFERED_BY_GUESTS};
+use thrufs_testing::{Caller, Carrier, Client, OFFERED_BY_GUESTS};
 use thrufs_tests::prelude::*;
 
 /// What a supervisor keeps for its workers.
@@ -318,4 +318,36 @@ pub fn config_for(way: Way) -> Config {
 
 pub fn mounted(server: &Server) -> Client<&Server> {
     Client::over_offering(server, 45, OFFERED_BY_GUESTS).unwrap()
+}
+
+/// A tree, its server, and a client.
+pub struct Session {
+    pub client: Client<Arc<Server>>,
+    server: Arc<Server>,
+    ground: Ground,
+}
+
+pub type Root<'a> = Caller<'a, Arc<Server>>;
+
+impl Session {
+    /// In a tree that `fill` makes.
+    pub fn new(fill: impl FnOnce(&Path), setup: impl Into<Setup>) -> Session {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        fill(ground.source());
+        Session::on(ground, setup)
+    }
+
+    pub fn on(ground: Ground, setup: impl Into<Setup>) -> Session {
+        let server = Arc::new(Server::new(ground.source(), setup));
+        let client = Client::over_offering(Arc::clone(&server), 45, OFFERED_BY_GUESTS).unwrap();
+        Session {
+            client,
+            server,
+            ground,
+        }
+    }
+
+    pub fn parts(&self) -> (&Path, &Server, Root<'_>) {
+        (self.ground.source(), &self.server, self.client.root())
+    }
 }

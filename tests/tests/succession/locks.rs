@@ -1,6 +1,6 @@
 //! Locks, which two servers cannot hold at once.
 
-use crate::ground::{Server, WAYS, Way, config_for, mounted};
+use crate::ground::{Root, Session, WAYS, Way, config_for};
 use thrufs_abi::LockOwner;
 use thrufs_abi::layout::{FileLock, LkIn};
 use thrufs_hostdir::{Migration, MigrationOnError};
@@ -64,8 +64,7 @@ fn is_exactly_free(path: &Path, start: u64, end: u64) -> bool {
     is_free(path, AS_THEY_ARE + start, AS_THEY_ARE + end)
 }
 
-fn locked(client: &thrufs_testing::Client<&Server>, source: &Path) -> Held {
-    let root = client.root();
+fn locked(root: &Root<'_>, source: &Path) -> Held {
     let node = root.walk("file").unwrap();
     let fh = root.open(node, libc::O_RDWR).unwrap().fh;
     for lock in [
@@ -83,21 +82,17 @@ fn locked(client: &thrufs_testing::Client<&Server>, source: &Path) -> Held {
     }
 }
 
-fn served(way: Way) -> (Ground, Server) {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    fs::write(ground.source().join("file"), "content").unwrap();
-    let server = Server::new(ground.source(), config_for(way));
-    (ground, server)
+fn served(way: Way) -> Session {
+    let fill = |source: &Path| fs::write(source.join("file"), "content").unwrap();
+    Session::new(fill, config_for(way))
 }
 
 #[test]
 fn locks_are_held_on() {
     for way in WAYS {
-        let (ground, server) = served(way);
-        let source = ground.source();
-        let client = mounted(&server);
-        let root = client.root();
-        let Held { node, fh, path } = locked(&client, source);
+        let session = served(way);
+        let (source, server, root) = session.parts();
+        let Held { node, fh, path } = locked(&root, source);
         for round in 0..2 {
             server.passed_on(way);
             assert!(!is_exactly_free(&path, 5, 5), "{way:?} {round}");
@@ -128,10 +123,9 @@ fn locks_are_held_on() {
 #[test]
 fn the_lock_of_the_mount_is_held_on() {
     for way in WAYS {
-        let (ground, server) = served(way);
-        let path = ground.source().join("file");
-        let client = mounted(&server);
-        let root = client.root();
+        let session = served(way);
+        let (source, server, root) = session.parts();
+        let path = source.join("file");
         let node = root.walk("file").unwrap();
         let open = || root.open(node, libc::O_RDWR).unwrap().fh;
         let [one, two] = [open(), open()];
@@ -161,10 +155,9 @@ fn the_lock_of_the_mount_is_held_on() {
 #[test]
 fn locks_belong_to_the_open_file_by_which_their_owner_locked_last() {
     for way in WAYS {
-        let (ground, server) = served(way);
-        let path = ground.source().join("file");
-        let client = mounted(&server);
-        let root = client.root();
+        let session = served(way);
+        let (source, server, root) = session.parts();
+        let path = source.join("file");
         let node = root.walk("file").unwrap();
         let [one, two] = [(); 2].map(|()| root.open(node, libc::O_RDWR).unwrap().fh);
         for (fh, start) in [(one, 0), (two, 20)] {
@@ -183,10 +176,9 @@ fn locks_belong_to_the_open_file_by_which_their_owner_locked_last() {
 
 #[test]
 fn locks_are_held_while_no_server_runs() {
-    let (ground, server) = served(Way::Death);
-    let source = ground.source();
-    let client = mounted(&server);
-    let Held { path, .. } = locked(&client, source);
+    let session = served(Way::Death);
+    let (source, server, root) = session.parts();
+    let Held { path, .. } = locked(&root, source);
     server.died_while(|| {
         assert!(
             !flock_is_free(&path)
@@ -198,11 +190,9 @@ fn locks_are_held_while_no_server_runs() {
 
 #[test]
 fn a_lock_that_is_taken_meanwhile_is_an_error() {
-    let (ground, server) = served(Way::Paths);
-    let source = ground.source();
-    let client = mounted(&server);
-    let root = client.root();
-    let Held { node, fh, path } = locked(&client, source);
+    let session = served(Way::Paths);
+    let (source, server, root) = session.parts();
+    let Held { node, fh, path } = locked(&root, source);
     let state = server.saved().unwrap();
     assert!(flock_is_free(&path) && is_exactly_free(&path, 0, 9));
     let thief = File::options().write(true).open(&path).unwrap();
@@ -227,11 +217,9 @@ fn a_lock_that_is_taken_meanwhile_is_an_error() {
 
 #[test]
 fn a_source_that_resumes_after_all_has_its_locks_again() {
-    let (ground, server) = served(Way::Paths);
-    let source = ground.source();
-    let client = mounted(&server);
-    let root = client.root();
-    let Held { node, fh, path } = locked(&client, source);
+    let session = served(Way::Paths);
+    let (source, server, root) = session.parts();
+    let Held { node, fh, path } = locked(&root, source);
     server.saved().unwrap();
     assert!(flock_is_free(&path) && is_free(&path, 0, i64::MAX as u64));
     assert_eq!(root.read(node, fh, 0, 1).unwrap(), b"c");

@@ -1,13 +1,13 @@
 //! A tree under a policy, and then another server: granted opens stay granted, and new requests are judged
 //! as before.
 
-use crate::ground::{Server, Setup, WAYS, Way, config_for, last_place_of, mounted};
+use crate::ground::{Root, Server, Session, Setup, WAYS, Way, config_for, last_place_of, mounted};
 use crate::samples;
 use thrufs::Begun;
 use thrufs::layout::{CreateIn, OpenIn};
 use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError, Resources};
 use thrufs_policy::{Accounts, Policy};
-use thrufs_testing::{Caller, Client};
+use thrufs_testing::Client;
 use thrufs_tests::prelude::*;
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -41,8 +41,6 @@ path = "direct"
 action = "direct"
 "#;
 
-type Root<'a> = Caller<'a, &'a Server>;
-
 fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse(text.as_bytes(), &Accounts::default()).unwrap())
 }
@@ -72,13 +70,13 @@ pub fn filled(source: &Path) {
     fs::write(source.join("photos/a.jpg"), samples::photograph()).unwrap();
 }
 
-fn on_each(test: impl Fn(&Ground, Way)) {
+fn on_each(rules: &str, test: impl Fn(&Session, Way)) {
     for lower in [Lower::Default, Lower::Overlay] {
         for way in WAYS {
             let ground = Ground::prepare(lower).unwrap();
             filled(ground.source());
             eprintln!("{} {way:?}", lower.name());
-            test(&ground, way);
+            test(&Session::on(ground, under(way, rules)), way);
         }
     }
 }
@@ -92,7 +90,7 @@ fn content(root: &Root<'_>, node: NodeId, handle: u64) -> Vec<u8> {
 }
 
 /// Asserts the rules of each file, by nodes that were looked up before.
-fn is_judged(client: &Client<&Server>, nodes: &[NodeId; 5], when: &str) {
+fn is_judged(client: &Client<Arc<Server>>, nodes: &[NodeId; 5], when: &str) {
     let (root, user) = (client.root(), client.user(1000, 1000));
     let [denied, kept, plain, of_one, photo] = *nodes;
     let read = libc::O_RDONLY;
@@ -112,28 +110,22 @@ fn is_judged(client: &Client<&Server>, nodes: &[NodeId; 5], when: &str) {
 
 #[test]
 fn files_are_judged_as_before_without_a_lookup() {
-    on_each(|ground, way| {
-        let source = ground.source();
-        let server = Server::new(source, under(way, POLICY));
-        let client = mounted(&server);
-        let root = client.root();
+    on_each(POLICY, |session, way| {
+        let (_, server, root) = session.parts();
         let paths = ["denied/x", "kept/x", "plain/x", "of-one", "photos/a.jpg"];
         let nodes = paths.map(|path| root.walk(path).unwrap());
-        is_judged(&client, &nodes, "before");
+        is_judged(&session.client, &nodes, "before");
         server.passed_on(way);
-        is_judged(&client, &nodes, "after one");
+        is_judged(&session.client, &nodes, "after one");
         server.passed_on(way);
-        is_judged(&client, &nodes, "after two");
+        is_judged(&session.client, &nodes, "after two");
     });
 }
 
 #[test]
 fn open_files_are_seen_as_before() {
-    on_each(|ground, way| {
-        let source = ground.source();
-        let server = Server::new(source, under(way, POLICY));
-        let client = mounted(&server);
-        let root = client.root();
+    on_each(POLICY, |session, way| {
+        let (source, server, root) = session.parts();
         let [photo, kept, direct] =
             ["photos/a.jpg", "kept/x", "direct"].map(|path| root.walk(path).unwrap());
         let [shown, held, direct_handle] =
@@ -159,11 +151,8 @@ fn open_files_are_seen_as_before() {
 
 #[test]
 fn names_are_known_from_lookup_create_link_and_rename() {
-    on_each(|ground, way| {
-        let source = ground.source();
-        let server = Server::new(source, under(way, POLICY));
-        let client = mounted(&server);
-        let root = client.root();
+    on_each(POLICY, |session, way| {
+        let (source, server, root) = session.parts();
         let [denied, plain] = ["denied", "plain"].map(|path| root.walk(path).unwrap());
         let made = root.create(plain, b"made", libc::O_RDWR, 0o600).unwrap();
         let (made, handle) = (NodeId(made.0.nodeid), made.1.fh);
@@ -202,12 +191,9 @@ fn names_are_known_from_lookup_create_link_and_rename() {
 #[test]
 fn renames_and_exchanges_are_noted() {
     let rules = "[[rule]]\npath = \"shut/**\"\naction = \"read-only\"\n";
-    on_each(|ground, way| {
-        let source = ground.source();
+    on_each(rules, |session, way| {
+        let (source, server, root) = session.parts();
         fs::create_dir(source.join("shut")).unwrap();
-        let server = Server::new(source, under(way, rules));
-        let client = mounted(&server);
-        let root = client.root();
         let [x, one] = ["plain/x", "of-one"].map(|path| root.walk(path).unwrap());
         let plain = root.walk("plain").unwrap();
         for _ in 0..3 {
@@ -232,25 +218,17 @@ fn renames_and_exchanges_are_noted() {
 
 #[test]
 fn a_death_between_a_rename_and_its_record_does_not_hide_the_file() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let source = ground.source();
-    filled(source);
     for happened in [true, false] {
-        let server = Server::new(
-            source,
-            under(Way::Death, POLICY.replace("deny", "read-only").as_str()),
-        );
-        let client = mounted(&server);
-        let root = client.root();
-        let [file, plain, denied] =
-            ["plain/x", "plain", "denied"].map(|path| root.walk(path).unwrap());
+        let rules = POLICY.replace("deny", "read-only");
+        let session = Session::new(filled, under(Way::Death, &rules));
+        let (source, server, root) = session.parts();
+        let [file, plain, _] = ["plain/x", "plain", "denied"].map(|path| root.walk(path).unwrap());
         fs::create_dir(source.join("open")).unwrap();
         let opened = root.walk("open").unwrap();
         root.rename((plain, b"x"), (opened, b"moved"), 0).unwrap();
         server.forget_that_it_was_renamed(b"x", b"moved");
         // Where it is now is under a rule, and where it was is not; or the other way round.
         if happened {
-            fs::remove_dir(source.join("denied-before")).ok();
             fs::rename(source.join("denied"), source.join("denied-before")).unwrap();
             fs::rename(source.join("open"), source.join("denied")).unwrap();
             let found = root.lookup(ROOT, b"denied").unwrap();
@@ -262,25 +240,17 @@ fn a_death_between_a_rename_and_its_record_does_not_hide_the_file() {
         let written = open(&root, file, libc::O_RDWR);
         if happened {
             assert_eq!(written, Err(Errno::EROFS));
-            fs::rename(source.join("denied/moved"), source.join("plain/x")).unwrap();
-            fs::remove_dir(source.join("denied")).unwrap();
-            fs::rename(source.join("denied-before"), source.join("denied")).unwrap();
         } else {
             assert!(written.is_ok(), "{written:?}");
         }
-        let _ = denied;
     }
 }
 
 #[test]
 fn a_name_is_noted_before_it_is_given() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let source = ground.source();
-    filled(source);
+    let session = Session::new(filled, under(Way::Death, POLICY));
+    let (source, server, root) = session.parts();
     fs::write(source.join("plain/replaced"), "").unwrap();
-    let server = Server::new(source, under(Way::Death, POLICY));
-    let client = mounted(&server);
-    let root = client.root();
     let plain = root.walk("plain").unwrap();
     root.walk("plain/x").unwrap();
     let replaced = root.walk("plain/replaced").unwrap();
@@ -308,13 +278,9 @@ fn a_name_is_noted_before_it_is_given() {
 
 #[test]
 fn open_grants_survive_a_death_and_are_checked_on_a_move() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let source = ground.source();
-    filled(source);
     let open_to_all = "[[rule]]\npath = \"never\"\naction = \"hide\"\n";
-    let server = Server::new(source, under(Way::Death, open_to_all));
-    let client = mounted(&server);
-    let root = client.root();
+    let session = Session::new(filled, under(Way::Death, open_to_all));
+    let (_, server, root) = session.parts();
     let [photo, denied, kept] =
         ["photos/a.jpg", "denied/x", "kept/x"].map(|path| root.walk(path).unwrap());
     let shown = open(&root, photo, libc::O_RDONLY).unwrap();
@@ -367,12 +333,8 @@ fn a_session_moves_from_policy_to_policy_only() {
 /// Whatever a state has, no file is shown that the rules here withhold.
 #[test]
 fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let source = ground.source();
-    filled(source);
-    let server = Server::new(source, under(Way::Paths, POLICY));
-    let client = mounted(&server);
-    let root = client.root();
+    let session = Session::new(filled, under(Way::Paths, POLICY));
+    let (source, server, root) = session.parts();
     let photo = root.walk("photos/a.jpg").unwrap();
     let denied = root.walk("denied/x").unwrap();
     root.walk("plain/x").unwrap();
@@ -422,9 +384,8 @@ fn an_open_is_audited_once() {
     let file = File::options().create(true).append(true).open(&log);
     let mut setup = under(Way::Death, rules);
     setup.resources.audit_log = AuditLog::new(Some(file.unwrap().into()));
-    let server = Server::new(source, setup);
-    let client = mounted(&server);
-    let root = client.root();
+    let session = Session::on(ground, setup);
+    let (_, server, root) = session.parts();
     let records = || {
         let text = fs::read_to_string(&log).unwrap();
         text.matches("\"event\":\"open\"").count()
@@ -452,7 +413,7 @@ fn an_open_is_audited_once() {
         before: 0,
     };
     for (at, request) in requests.iter().enumerate() {
-        assert!(client.transact(request).is_some());
+        assert!(session.client.transact(request).is_some());
         assert_eq!(records(), 2 * at + 1);
         server.died();
         // The answer was never seen: the request is replayed.
@@ -475,11 +436,8 @@ fn an_open_is_audited_once() {
 /// cannot know that it was the writer.
 #[test]
 fn the_writer_of_a_redacted_file_stays_the_only_one() {
-    on_each(|ground, way| {
-        let source = ground.source();
-        let server = Server::new(source, under(way, POLICY));
-        let client = mounted(&server);
-        let root = client.root();
+    on_each(POLICY, |session, way| {
+        let (source, server, root) = session.parts();
         let photos = root.walk("photos").unwrap();
         let flags = libc::O_RDWR | libc::O_EXCL;
         let (entry, early) = root.create(photos, b"new.jpg", flags, 0o600).unwrap();
@@ -521,12 +479,8 @@ fn the_writer_of_a_redacted_file_stays_the_only_one() {
 /// A death returns nothing that another caller has taken.
 #[test]
 fn refused_opens_stay_refused_by_the_next_server() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let source = ground.source();
-    fs::create_dir(source.join("photos")).unwrap();
-    let server = Server::new(source, under(Way::Death, POLICY));
-    let client = mounted(&server);
-    let root = client.root();
+    let session = Session::new(filled, under(Way::Death, POLICY));
+    let (source, server, root) = session.parts();
     let photos = root.walk("photos").unwrap();
     let flags = libc::O_RDWR | libc::O_EXCL;
     let (entry, open) = root.create(photos, b"new.jpg", flags, 0o600).unwrap();

@@ -1,6 +1,6 @@
 //! A tree walked, files open, renamed, unlinked; and then another server.
 
-use crate::ground::{Server, WAYS, Way, config, config_for, mounted};
+use crate::ground::{Session, WAYS, Way, config, config_for};
 use thrufs_hostdir::{
     CacheMode, Config, Locks, Migration, MigrationMode, MigrationOnError, OpenMode,
 };
@@ -9,12 +9,12 @@ use thrufs_tests::prelude::*;
 const ROOT: NodeId = NodeId::ROOT;
 
 /// On file systems with handles, and on one without.
-fn over_lowers(test: impl Fn(&Ground, Way)) {
+fn over_lowers(test: impl Fn(Ground, Way)) {
     for lower in [Lower::Default, Lower::Tmpfs, Lower::Overlay] {
         for way in WAYS {
             let ground = Ground::prepare(lower).unwrap();
             eprintln!("{} {way:?}", lower.name());
-            test(&ground, way);
+            test(ground, way);
         }
     }
 }
@@ -33,9 +33,8 @@ fn nodes_and_open_files_go_on_under_their_numbers() {
     over_lowers(|ground, way| {
         let source = ground.source();
         filled(source);
-        let server = Server::new(source, config_for(way));
-        let client = mounted(&server);
-        let root = client.root();
+        let session = Session::on(ground, config_for(way));
+        let (source, server, root) = session.parts();
         let paths = [
             "a",
             "a/b",
@@ -110,9 +109,8 @@ fn files_that_the_kernel_opens_stay_so() {
             read_only: true,
             ..config_for(way)
         };
-        let server = Server::new(source, config);
-        let client = mounted(&server);
-        let root = client.root();
+        let session = Session::on(ground, config);
+        let (_, server, root) = session.parts();
         let node = root.walk("file").unwrap();
         server.configure(|it| it.opens = OpenMode::Server);
         let refused = server.restored(Migration::default(), &server.saved().unwrap());
@@ -134,9 +132,8 @@ fn lookups_are_counted_on() {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source();
         fs::write(source.join("file"), "").unwrap();
-        let server = Server::new(source, config_for(way));
-        let client = mounted(&server);
-        let root = client.root();
+        let session = Session::on(ground, config_for(way));
+        let (_, server, root) = session.parts();
         let node = root.walk("file").unwrap();
         for _ in 0..4 {
             assert_eq!(root.walk("file").unwrap(), node);
@@ -163,9 +160,8 @@ fn open_files_without_names_survive_a_death() {
         fs::write(source.join("unlinked"), "unlinked").unwrap();
         fs::write(source.join("replaced"), "replaced").unwrap();
         fs::write(source.join("new"), "new").unwrap();
-        let server = Server::new(source, config_for(Way::Death));
-        let client = mounted(&server);
-        let root = client.root();
+        let session = Session::on(ground, config_for(Way::Death));
+        let (_, server, root) = session.parts();
         let unlinked = root.walk("unlinked").unwrap();
         let replaced = root.walk("replaced").unwrap();
         let one = root.open(unlinked, libc::O_RDWR).unwrap().fh;
@@ -209,12 +205,8 @@ fn open_files_without_names_survive_a_death() {
 
 #[test]
 fn files_without_a_known_name_are_searched_for() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let source = ground.source();
-    filled(source);
-    let server = Server::new(source, config(MigrationMode::FindPaths));
-    let client = mounted(&server);
-    let root = client.root();
+    let session = Session::new(filled, config(MigrationMode::FindPaths));
+    let (source, server, root) = session.parts();
     let deep = root.walk("a/b/c/deep").unwrap();
     let hard = fs::hard_link(source.join("a/b/c/deep"), source.join("a-b/hard"));
     hard.unwrap();
@@ -225,12 +217,8 @@ fn files_without_a_known_name_are_searched_for() {
 
 #[test]
 fn what_cannot_be_found_ends_it_or_is_an_error_of_the_guest() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let source = ground.source();
-    filled(source);
-    let server = Server::new(source, config(MigrationMode::FindPaths));
-    let client = mounted(&server);
-    let root = client.root();
+    let session = Session::new(filled, config(MigrationMode::FindPaths));
+    let (source, server, root) = session.parts();
     let (file, other) = (
         root.walk("a/file").unwrap(),
         root.walk("a-b/other").unwrap(),
@@ -287,9 +275,8 @@ fn a_copy_of_the_tree_will_do_unless_handles_are_to_be_the_same() {
     let mut config = config(MigrationMode::FindPaths);
     config.migration.verify_handles = true;
     config.migration.confirm_paths = true;
-    let server = Server::new(here.source(), config);
-    let client = mounted(&server);
-    let root = client.root();
+    let session = Session::on(here, config);
+    let (_, server, root) = session.parts();
     let file = root.walk("a/file").unwrap();
     let fh = root.open(file, libc::O_RDONLY).unwrap().fh;
     let many = root.walk("a-b").unwrap();
@@ -327,9 +314,8 @@ fn a_listing_goes_on_where_it_was() {
         for name in 0..500 {
             fs::write(ground.source().join(format!("file-{name}")), "").unwrap();
         }
-        let server = Server::new(ground.source(), config_for(way));
-        let client = mounted(&server);
-        let root = client.root();
+        let session = Session::on(ground, config_for(way));
+        let (_, server, root) = session.parts();
         let fh = root.opendir(ROOT).unwrap().fh;
         let (mut seen, mut at) = (Vec::new(), 0);
         loop {
@@ -358,9 +344,8 @@ fn mounts_beneath_are_entered_again() {
         let flags = rustix::mount::MountFlags::empty();
         rustix::mount::mount("thrufs-test", &on, "tmpfs", flags, Some(c"size=1m")).unwrap();
         fs::write(on.join("file"), "beneath").unwrap();
-        let server = Server::new(source, config_for(way));
-        let client = mounted(&server);
-        let root = client.root();
+        let session = Session::on(ground, config_for(way));
+        let (_, server, root) = session.parts();
         let (dir, file) = (
             root.walk("dir/on").unwrap(),
             root.walk("dir/on/file").unwrap(),
@@ -372,7 +357,6 @@ fn mounts_beneath_are_entered_again() {
         assert_eq!(root.walk("dir/on").unwrap(), dir, "{way:?}");
         assert_eq!(root.walk("dir/on/file").unwrap(), file, "{way:?}");
         assert_eq!(root.getattr(file).unwrap().attr.ino, ino, "{way:?}");
-        drop(server);
         rustix::mount::unmount(&on, UnmountFlags::DETACH).unwrap();
     }
 }
@@ -383,9 +367,8 @@ fn a_file_in_the_place_of_another_is_not_taken_for_it() {
         let ground = Ground::prepare(lower).unwrap();
         let source = ground.source();
         filled(source);
-        let server = Server::new(source, config(MigrationMode::FindPaths));
-        let client = mounted(&server);
-        let root = client.root();
+        let session = Session::on(ground, config(MigrationMode::FindPaths));
+        let (source, server, root) = session.parts();
         let file = root.walk("a/file").unwrap();
         let fh = root.open(file, libc::O_RDONLY).unwrap().fh;
         fs::rename(source.join("a/file"), source.join("a-b/elsewhere")).unwrap();
@@ -408,9 +391,8 @@ fn a_running_program_stays_one() {
     over_lowers(|ground, way| {
         let source = ground.source();
         fs::write(source.join("program"), "content").unwrap();
-        let server = Server::new(source, config_for(way));
-        let client = mounted(&server);
-        let root = client.root();
+        let session = Session::on(ground, config_for(way));
+        let (_, server, root) = session.parts();
         let program = root.walk("program").unwrap();
         let running = root.open(program, FMODE_EXEC).unwrap().fh;
 

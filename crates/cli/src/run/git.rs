@@ -341,7 +341,7 @@ impl GitPlaces {
                 return;
             }
         };
-        let path = |entry: &index::Entry| top.join(path_of_bytes(&entry.path));
+        let path = |entry: &index::Entry| top.join(OsStr::from_bytes(&entry.path));
         for entry in now.difference(&before) {
             let is_marked_alone = before.contains(&entry.marked_otherwise());
             if !is_marked_alone && self.is_protected(entry, top, policy) {
@@ -659,10 +659,6 @@ fn text_of(bytes: &[u8]) -> String {
 fn path_of_text(text: &str) -> PathBuf {
     let bytes = text.chars().map(|it| it as u8).collect();
     OsString::from_vec(bytes).into()
-}
-
-fn path_of_bytes(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
 }
 
 fn trimmed_path(text: &str) -> PathBuf {

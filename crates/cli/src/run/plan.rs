@@ -51,7 +51,7 @@ impl SandboxPlan {
         standard_files::refuse_directories()?;
         let directory = std::env::current_dir().map_err(system("find the working directory"))?;
         let home = match home_of(&user) {
-            Some(home) if arguments.only || user.has_no_home() => Some(home),
+            Some(home) if arguments.only || user.shown_uid != user.uid => Some(home),
             None if arguments.only => return Err(RunError::NoHome),
             _ => None,
         };

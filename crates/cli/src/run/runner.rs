@@ -152,7 +152,9 @@ impl Runner {
         let _ = self.sandbox.wait();
         self.take_last_reports();
         standard_files::take_terminal_back();
-        self.end_workers();
+        // The mounts are gone with the namespace: the workers end by themselves when all is written.
+        let workers = std::mem::take(&mut self.workers);
+        workers.into_iter().for_each(|it| self.end_worker(it));
         self.outcome.unwrap_or(Err(RunError::SandboxDied))
     }
 
@@ -335,13 +337,6 @@ impl Runner {
     /// Ends all processes in the sandbox.
     fn kill_sandbox(&mut self) {
         let _ = self.sandbox.kill();
-    }
-
-    /// The mounts are gone with the namespace: the workers end by themselves when all is written.
-    fn end_workers(&mut self) {
-        for worker in std::mem::take(&mut self.workers) {
-            self.end_worker(worker);
-        }
     }
 
     fn end_worker(&self, mut worker: Process) {

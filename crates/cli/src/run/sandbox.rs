@@ -119,28 +119,17 @@ struct Outside {
     sockets: Vec<PathBuf>,
 }
 
-/// What leads out is hidden.
-struct Hidden {
-    orders: Orders,
-    draft: Option<OwnedFd>,
-    outside: Outside,
-    hidden: host_mounts::Beneath,
-    empty: Empty,
-    /// For each directory, a device and what it is mounted on.
-    mounts: Vec<(OwnedFd, OwnedFd)>,
-}
+/// What leads out is hidden. For each directory, a device and what it is mounted on.
+struct Hidden(View, Option<OwnedFd>, Vec<(OwnedFd, OwnedFd)>);
 
 /// The workers serve the directories.
-struct Served {
-    orders: Orders,
-    draft: Option<OwnedFd>,
-    outside: Outside,
-    hidden: host_mounts::Beneath,
-    empty: Empty,
-}
+struct Served(View, Option<OwnedFd>);
 
 /// What the command writes goes to the draft, if there is one.
-struct Layered {
+struct Layered(View);
+
+/// What these three have in common.
+struct View {
     orders: Orders,
     outside: Outside,
     hidden: host_mounts::Beneath,
@@ -266,14 +255,14 @@ impl Entered {
         let place = |it: &Directory| place_of(it.path(), &it.source, plan);
         let places: Vec<OwnedFd> = all.iter().map(place).collect::<Result<_, _>>()?;
         let _ = cred::set_umask(umask);
-        Ok(Hidden {
+        let mounts = devices.into_iter().zip(places).collect();
+        let view = View {
             orders: self.orders,
-            draft: self.draft,
             outside: self.outside,
             hidden,
             empty,
-            mounts: devices.into_iter().zip(places).collect(),
-        })
+        };
+        Ok(Hidden(view, self.draft, mounts))
     }
 }
 
@@ -289,18 +278,13 @@ impl Outside {
 
 impl Hidden {
     fn serve(self, runner: &ToParent) -> Result<Served, Failure> {
-        for (directory, (device, place)) in self.orders.directories.iter().zip(self.mounts) {
+        let Hidden(view, draft, mounts) = self;
+        for (directory, (device, place)) in view.orders.directories.iter().zip(mounts) {
             let mounted = mounting::mount(&directory.config, device, place);
             mounted.map_err(failed_to_mount(directory.path()))?;
         }
         match runner.receive() {
-            Ok(Some(Order::Served)) => Ok(Served {
-                orders: self.orders,
-                draft: self.draft,
-                outside: self.outside,
-                hidden: self.hidden,
-                empty: self.empty,
-            }),
+            Ok(Some(Order::Served)) => Ok(Served(view, draft)),
             _ => Err(gone()),
         }
     }
@@ -308,34 +292,23 @@ impl Hidden {
 
 impl Served {
     fn overlay(self) -> Result<Layered, Failure> {
-        let Served {
-            orders,
-            draft,
-            outside,
-            hidden,
-            empty,
-        } = self;
+        let Served(view, draft) = self;
         if let Some(draft) = draft {
-            let view = open(orders.tree()).map_err(failed_to("open the view"))?;
-            overlay::mount(view, draft, &orders.plan.user)?;
+            let tree = open(view.orders.tree()).map_err(failed_to("open the view"))?;
+            overlay::mount(tree, draft, &view.orders.plan.user)?;
         }
-        Ok(Layered {
-            orders,
-            outside,
-            hidden,
-            empty,
-        })
+        Ok(Layered(view))
     }
 }
 
 impl Layered {
     fn cover(self) -> Result<Covered, Failure> {
-        let Layered {
+        let Layered(View {
             orders,
             outside,
             hidden: beneath,
             empty,
-        } = self;
+        }) = self;
         let (plan, tree) = (&orders.plan, orders.tree());
         let mut covers = Covers::default();
         for hidden in plan.empty_home.iter().chain(&plan.covered).map(Path::new) {

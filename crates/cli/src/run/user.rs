@@ -165,11 +165,6 @@ impl RunUser {
             home: Some(account.home),
         }
     }
-
-    /// Whether the home directory belongs to another user.
-    pub(super) fn has_no_home(&self) -> bool {
-        self.shown_uid != self.uid
-    }
 }
 
 /// Whether the user namespace of this process has this user.

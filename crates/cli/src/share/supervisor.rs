@@ -381,7 +381,7 @@ impl ShareSupervisor {
         let Some(worker) = self.standby() else {
             return Ok(());
         };
-        worker.process.expose();
+        worker.process.is_exposed = true;
         let process = worker.process.id();
         tracing::debug!(process, "the worker serves a virtual machine");
         // The exit of a dead worker is the next event.

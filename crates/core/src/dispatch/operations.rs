@@ -83,6 +83,9 @@ fn check_offset(offset: u64) -> Result<()> {
 /// fit would leave a node that the kernel does not know.
 const FIXED_BODY_BYTES_MAX: usize = 512;
 
+/// Who asks, and about which node.
+type At<'a> = (&'a Context<'a>, NodeId);
+
 impl<F: FileSystem> Dispatcher<F> {
     /// Calls the method of an operation. There is no arm for the rest, so a new operation does not compile
     /// without one.
@@ -98,6 +101,7 @@ impl<F: FileSystem> Dispatcher<F> {
             return Err(Errno::EIO);
         }
         let (fs, node) = (&*self.fs, request.header.nodeid);
+        let at = (context, node);
         match &request.operation {
             Operation::Lookup { name } => {
                 if !agreed.has(InitFlags::EXPORT_SUPPORT) {
@@ -160,10 +164,10 @@ impl<F: FileSystem> Dispatcher<F> {
                 let (new, args) = create_args(arg);
                 created(body, fs.tmpfile(context, node, &new, &args))
             }
-            Operation::Read(arg) => self.read(agreed, context, node, arg, body),
+            Operation::Read(arg) => self.read(agreed, at, arg, body),
             Operation::Write { arg, data } => {
                 let source = out_of_line.unwrap_or(WriteSource::from_bytes(data));
-                self.write(context, node, arg, source, body)
+                self.write(at, arg, source, body)
             }
             Operation::Flush { fh, lock_owner } => empty(fs.flush(context, node, *fh, *lock_owner)),
             Operation::Release(arg) => {
@@ -174,11 +178,11 @@ impl<F: FileSystem> Dispatcher<F> {
                 fs.releasedir(context, node, &release_args(arg));
                 empty(Ok(()))
             }
-            Operation::Readdir(arg) => self.readdir(context, node, arg, false, body),
+            Operation::Readdir(arg) => self.readdir(at, arg, false, body),
             Operation::Readdirplus(_) if !agreed.has(InitFlags::DO_READDIRPLUS) => {
                 Err(Errno::ENOSYS)
             }
-            Operation::Readdirplus(arg) => self.readdir(context, node, arg, true, body),
+            Operation::Readdirplus(arg) => self.readdir(at, arg, true, body),
             Operation::Fsync(arg) => {
                 empty(fs.fsync(context, node, FileHandle(arg.fh), data_only(arg)))
             }
@@ -223,9 +227,9 @@ impl<F: FileSystem> Dispatcher<F> {
                 let offset = fs.lseek(context, node, handle, arg.offset, arg.whence)?;
                 fixed(body, &LseekOut { offset })
             }
-            Operation::CopyFileRange { arg, wide } => self.copy(context, node, arg, *wide, body),
-            Operation::Ioctl { arg, data } => self.ioctl(context, node, arg, data, body),
-            Operation::Poll(arg) => self.poll(context, node, arg, body),
+            Operation::CopyFileRange { arg, wide } => self.copy(at, arg, *wide, body),
+            Operation::Ioctl { arg, data } => self.ioctl(at, arg, data, body),
+            Operation::Poll(arg) => self.poll(at, arg, body),
             Operation::Bmap(arg) => {
                 let block = fs.bmap(context, node, arg.block, arg.blocksize)?;
                 fixed(body, &BmapOut { block })
@@ -271,8 +275,7 @@ impl<F: FileSystem> Dispatcher<F> {
     fn read(
         &self,
         agreed: &Agreed,
-        context: &Context<'_>,
-        node: NodeId,
+        (context, node): At<'_>,
         arg: &ReadIn,
         body: &mut [u8],
     ) -> Result<Done> {
@@ -288,8 +291,7 @@ impl<F: FileSystem> Dispatcher<F> {
 
     fn write(
         &self,
-        context: &Context<'_>,
-        node: NodeId,
+        (context, node): At<'_>,
         arg: &WriteIn,
         source: WriteSource<'_>,
         body: &mut [u8],
@@ -308,8 +310,7 @@ impl<F: FileSystem> Dispatcher<F> {
 
     fn readdir(
         &self,
-        context: &Context<'_>,
-        node: NodeId,
+        (context, node): At<'_>,
         arg: &ReadIn,
         plus: bool,
         body: &mut [u8],
@@ -328,8 +329,7 @@ impl<F: FileSystem> Dispatcher<F> {
 
     fn copy(
         &self,
-        context: &Context<'_>,
-        node: NodeId,
+        (context, node): At<'_>,
         arg: &CopyFileRangeIn,
         wide: bool,
         body: &mut [u8],
@@ -355,8 +355,7 @@ impl<F: FileSystem> Dispatcher<F> {
 
     fn ioctl(
         &self,
-        context: &Context<'_>,
-        node: NodeId,
+        (context, node): At<'_>,
         arg: &IoctlIn,
         input: &[u8],
         body: &mut [u8],
@@ -384,13 +383,7 @@ impl<F: FileSystem> Dispatcher<F> {
         Ok(Done::Body(size_of::<IoctlOut>() + output))
     }
 
-    fn poll(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        arg: &PollIn,
-        body: &mut [u8],
-    ) -> Result<Done> {
+    fn poll(&self, (context, node): At<'_>, arg: &PollIn, body: &mut [u8]) -> Result<Done> {
         let wakes = PollFlags::from_bits_retain(arg.flags).contains(PollFlags::SCHEDULE_NOTIFY);
         let context = context.with_poll_handle(wakes.then_some(PollHandle(arg.kh)));
         let revents = self
