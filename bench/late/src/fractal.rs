@@ -1,6 +1,6 @@
 //! fractal-fuse: futures on compio, over io_uring.
 
-use crate::{DIRECT_IO, FILE_BYTES, LATENCY, NAME, VALID};
+use crate::file::{BYTES, DIRECT_IO, LATENCY, NAME, VALID};
 use fractal_fuse::{
     ENOENT, FileAttr, FileHandleId, FileType, Filesystem, FsResult, InodeId, MountOptions,
     ReplyAttr, ReplyEntry, ReplyOpen, Request, Session, Timestamp,
@@ -12,7 +12,7 @@ struct Futures;
 fn attr(ino: u64) -> FileAttr {
     let (kind, size) = match ino {
         1 => (FileType::Directory, 0),
-        _ => (FileType::RegularFile, FILE_BYTES),
+        _ => (FileType::RegularFile, BYTES),
     };
     let time = Timestamp::new(0, 0);
     FileAttr {

@@ -1,6 +1,6 @@
 //! fuse3: futures on tokio.
 
-use crate::{DIRECT_IO, FILE_BYTES, LATENCY, NAME, VALID};
+use crate::file::{BYTES, DIRECT_IO, LATENCY, NAME, VALID};
 use fuse3::raw::prelude::*;
 use fuse3::{FileType, MountOptions, Result, Timestamp};
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ struct Futures;
 fn attr(ino: u64) -> FileAttr {
     let (kind, size) = match ino {
         1 => (FileType::Directory, 0),
-        _ => (FileType::RegularFile, FILE_BYTES),
+        _ => (FileType::RegularFile, BYTES),
     };
     let time = Timestamp::new(0, 0);
     FileAttr {

@@ -1,6 +1,6 @@
 //! fuser: a thread for each read, which sleeps.
 
-use crate::{DIRECT_IO, FILE_BYTES, LATENCY, NAME, VALID};
+use crate::file::{BYTES, DIRECT_IO, LATENCY, NAME, VALID};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
@@ -13,7 +13,7 @@ struct Threads;
 fn attr(ino: INodeNo) -> FileAttr {
     let (kind, size) = match ino {
         INodeNo::ROOT => (FileType::Directory, 0),
-        _ => (FileType::RegularFile, FILE_BYTES),
+        _ => (FileType::RegularFile, BYTES),
     };
     FileAttr {
         ino,

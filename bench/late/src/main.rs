@@ -5,18 +5,11 @@
 //!     thrufs-bench-late read FILE READS ROUNDS
 
 mod client;
+mod file;
 mod fractal;
 mod fuse3;
 mod fuser;
 mod thrufs;
-
-use std::time::Duration;
-
-const LATENCY: Duration = Duration::from_millis(5);
-const VALID: Duration = Duration::from_secs(3600);
-const NAME: &str = "file";
-const FILE_BYTES: u64 = 1 << 30;
-const DIRECT_IO: u32 = 1;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

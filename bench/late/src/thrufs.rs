@@ -1,6 +1,6 @@
 //! Thrufs: by futures on tokio, and by late answers that one thread with a queue gives.
 
-use crate::{FILE_BYTES, LATENCY, NAME, VALID};
+use crate::file::{BYTES, LATENCY, NAME, VALID};
 use std::ffi::OsString;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use thrufs_async::{Async, AsyncFileSystem};
 fn attributes(node: NodeId) -> Attributes {
     let attr = match node {
         NodeId::ROOT => Attr::directory(1),
-        node => Attr::file(node.0, FILE_BYTES),
+        node => Attr::file(node.0, BYTES),
     };
     let timeout = VALID;
     Attributes { attr, timeout }

@@ -77,7 +77,7 @@ async fn unless_it_panics<T>(opcode: Opcode, work: impl Future<Output = Result<T
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(task)));
         polled.unwrap_or_else(|_| {
             let opcode = opcode.name();
-            tracing::error!(opcode, "the file system panicked: EIO");
+            tracing::error!(opcode, "a future panicked: EIO");
             Poll::Ready(Err(Errno::EIO))
         })
     })

@@ -131,7 +131,7 @@ fn each_request_calls_its_method_and_failures_are_logged() {
             .any(|line| line.contains(what) && line.contains(opcode))
     };
     assert!(
-        line("panicked", "READDIR") && line("dropped", "READ"),
+        line("thrufs_async::adapter", "READDIR") && line("dropped", "READ"),
         "{log}"
     );
 }
