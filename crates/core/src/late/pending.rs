@@ -85,7 +85,7 @@ enum Stage {
 /// A reply without the request.
 struct Reply {
     bytes: Vec<u8>,
-    failed: bool,
+    error: Option<Errno>,
     moved: u64,
 }
 
@@ -135,7 +135,7 @@ impl Pending {
             Stage::Called => state.stage = Stage::Kept(target),
             Stage::Given(reply) => {
                 drop(state);
-                self.record(reply.failed, reply.moved);
+                self.record(reply.error, reply.moved);
                 target.send(&reply.bytes, &[]);
                 self.leave();
             }
@@ -154,15 +154,14 @@ impl Pending {
         let length = body.map(|(length, data, _)| length + data.len());
         let total = put_header(&mut head, self.header.unique, length);
         let head = &head[..total - data.len()];
-        // ENOSYS tells the kernel that it need not ask.
-        let failed = matches!(length, Err(errno) if errno != Errno::ENOSYS);
+        let error = length.err();
         let mut state = self.state.lock();
         match std::mem::replace(&mut state.stage, Stage::Done) {
             Stage::Called => {
                 let bytes = [head, data].concat();
                 state.stage = Stage::Given(Reply {
                     bytes,
-                    failed,
+                    error,
                     moved,
                 });
                 true
@@ -171,7 +170,7 @@ impl Pending {
                 let callback = state.on_interrupt.take();
                 drop(state);
                 drop(callback);
-                self.record(failed, moved);
+                self.record(error, moved);
                 target.send(head, data);
                 self.leave();
                 true
@@ -194,9 +193,9 @@ impl Pending {
         self.leave();
     }
 
-    fn record(&self, failed: bool, moved: u64) {
+    fn record(&self, error: Option<Errno>, moved: u64) {
         let (opcode, elapsed) = (self.header.opcode, self.started.elapsed());
-        self.metrics.record(opcode, elapsed, failed, moved);
+        self.metrics.record(opcode, elapsed, error, moved);
     }
 
     /// Makes room for another one. After the reply was sent, so that nothing is left to be done for requests
