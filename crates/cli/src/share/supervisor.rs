@@ -135,7 +135,7 @@ impl ShareSupervisor {
         raise_descriptor_limit();
         let listener = ShareListener::open(listening)?;
         let (control, queries) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
-        let machines = Arc::new(Machines::new(config.socket.clone()));
+        let machines = Arc::new(Machines::new(&config));
         if let Some(queries) = queries {
             let asked = Arc::clone(&machines);
             start_thread("thrufs-control", move || {
