@@ -161,7 +161,9 @@ impl Entry {
     /// Adds what was found out.
     pub(super) fn complete(&mut self, answer: Answer, processes: &Processes) {
         let holders = || processes.holding(self.connection.unwrap_or_default());
-        let supervisor = holders().find(|it| !it.is_worker).map(|it| it.pid);
+        let worker = holders().find(|it| it.is_worker);
+        let other = holders().find(|it| !it.is_worker).map(|it| it.pid);
+        let supervisor = worker.map(|it| it.parent).or(other);
         let is_held = self.connection.is_some() && holders().next().is_some();
         self.state = match &answer {
             it if it.statistics.is_some() => State::Serving,

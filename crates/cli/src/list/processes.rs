@@ -16,7 +16,7 @@ const WORKER: &str = "thrufs-worker";
 /// One of ours: a supervisor, a worker, or what else this program runs as.
 pub(super) struct ServerProcess {
     pub(super) pid: i32,
-    parent: i32,
+    pub(super) parent: i32,
     pub(super) is_worker: bool,
     /// Since boot.
     started: Duration,
