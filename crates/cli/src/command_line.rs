@@ -1,18 +1,20 @@
 //! The command line: its description for clap, and the command that it names.
 
 use crate::arguments::{Purpose, parsed};
+use crate::ctl::CtlArguments;
 use crate::doctor::DoctorArguments;
 use crate::draft::DraftCommand;
 use crate::error::finish;
-use crate::explain::{CtlArguments, ExplainArguments};
+use crate::explain::ExplainArguments;
 use crate::install::InstallArguments;
+use crate::list::ListArguments;
 use crate::manual::ManArguments;
 use crate::output::print;
 use crate::policy::PolicyCommand;
 use crate::unmount::UnmountArguments;
 use crate::{
-    bench_command, doctor, draft, explain, install, launch, manual, policy, run, share, unmount,
-    version, virtiofsd,
+    bench_command, ctl, doctor, draft, explain, install, launch, list, manual, policy, run, share,
+    unmount, version, virtiofsd,
 };
 use clap::{ArgMatches, Command, CommandFactory, Parser};
 use std::ffi::OsString;
@@ -39,6 +41,7 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         .subcommand(PolicyCommand::command())
         .subcommand(ExplainArguments::command())
         .subcommand(CtlArguments::command())
+        .subcommand(ListArguments::command())
         .subcommand(CompletionsArguments::command())
         .subcommand(ManArguments::command())
         .subcommand(InstallArguments::command())
@@ -79,7 +82,8 @@ pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
         "doctor" => finish(NAME, doctor::run(parsed(matches))),
         "policy" => finish(NAME, policy::check(parsed(matches))),
         "explain" => finish(NAME, explain::explain(parsed(matches))),
-        "ctl" => finish(NAME, explain::ctl(parsed(matches))),
+        "ctl" => finish(NAME, ctl::ctl(parsed(matches))),
+        "list" => finish(NAME, list::list(parsed(matches))),
         "completions" => {
             let CompletionsArguments { shell } = parsed(matches);
             print(completions(shell));

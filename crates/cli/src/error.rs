@@ -3,7 +3,7 @@
 //! Each command has a type of errors of its own. An error is printed once, by [`finish`]; its text includes its
 //! cause, and what the user can do.
 
-use crate::output::report;
+use crate::output::report_failure;
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub(crate) fn finish<T: Termination>(
     match outcome {
         Ok(done) => done.report(),
         Err(error) => {
-            report(format_args!("{program}: {error}"));
+            report_failure(format_args!("{program}: {error}"));
             error.status().into()
         }
     }

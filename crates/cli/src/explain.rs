@@ -1,4 +1,4 @@
-//! `thrufs explain` and `thrufs ctl`: queries of servers.
+//! `thrufs explain`: how files are served.
 
 use crate::control::client::{ShareSocket, ask, ask_share, share_at};
 use crate::control::finding::locate;
@@ -6,7 +6,7 @@ use crate::control::protocol::{Command as Query, escape};
 use crate::control::query_error::QueryError;
 use crate::error::system_at;
 use crate::output::{print, print_json, report};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use serde::Serialize;
 use serde_json::Value;
 use std::ffi::CString;
@@ -33,30 +33,6 @@ pub(crate) struct ExplainArguments {
     /// What to explain; a symbolic link at its end is not followed
     #[arg(id = "PATH", required = true)]
     paths: Vec<PathBuf>,
-}
-
-/// Query the server of a mount or share
-#[derive(Parser)]
-#[command(name = "ctl")]
-pub(crate) struct CtlArguments {
-    /// Print an object
-    #[arg(long)]
-    json: bool,
-    /// The control socket, where the mount or share was given control=PATH
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
-    /// The mount point, or anything on the mount; the socket of a share
-    #[arg(id = "PATH")]
-    path: PathBuf,
-    /// statistics, as logged on SIGUSR1; or settle: wait until the mount shows all changes in the source
-    #[arg(id = "COMMAND", value_name = "statistics|settle")]
-    query: CtlQuery,
-}
-
-#[derive(Clone, ValueEnum)]
-enum CtlQuery {
-    Statistics,
-    Settle,
 }
 
 #[derive(Serialize)]
@@ -160,31 +136,6 @@ fn components_on_share(path: &Path) -> io::Result<Vec<CString>> {
         _ => None,
     });
     names.collect()
-}
-
-/// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.
-pub(crate) fn ctl(arguments: CtlArguments) -> Result<ExitCode, QueryError> {
-    let CtlArguments { path, control, .. } = &arguments;
-    let query = match arguments.query {
-        CtlQuery::Statistics => Query::Statistics,
-        CtlQuery::Settle => Query::Settle,
-    };
-    let mut answer = match share_at(path) {
-        Some(share) => ask_share(path, &share, control.as_deref(), &query)?,
-        None => ask(path, &locate(path)?, control.as_deref(), &query)?,
-    };
-    if arguments.json {
-        if let Some(fields) = answer.as_object_mut() {
-            fields.remove("text");
-        }
-        print_json(&answer);
-    } else {
-        let text = answer.get("text").and_then(Value::as_str);
-        for line in text.unwrap_or_default().lines() {
-            print(format!("{line}\n"));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn as_text(path: &Path, explained: &Explained) -> String {

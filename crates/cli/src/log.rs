@@ -2,26 +2,28 @@
 //!
 //! Until the mount is ready, standard error. Afterwards, in the background: `log_file`; else standard
 //! error if it is the journal; else nowhere. With `syslog`, syslog(3) from the beginning. A worker logs
-//! through its supervisor ([`relay`]).
+//! through its supervisor ([`relay`]). SIGHUP has the log file opened again.
 
+mod json;
 mod rate;
 mod syslog;
 
 use crate::config::ServerConfig;
 use crate::error::{StartupError, system, system_at};
 use crate::lookup;
-use crate::output::lines_of;
+use crate::output::{report_as_json, write_report};
 use crate::task::start_thread;
 use crate::waiting;
+use json::JsonLines;
 use parking_lot::Mutex;
 use rate::{LogRate, PIECE_BYTES_MAX};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use syslog::Syslog;
-use thrufs_hostdir::printable;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -66,8 +68,15 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
             (tracing::subscriber::set_global_default(subscriber), None)
         }
         other => {
-            let subscriber = subscriber.with_writer(|| StandardError).finish();
-            let begun = tracing::subscriber::set_global_default(subscriber);
+            let subscriber = subscriber.with_writer(|| StandardError);
+            let begun = match config.log_json {
+                true => {
+                    report_as_json();
+                    let subscriber = subscriber.event_format(JsonLines).finish();
+                    tracing::subscriber::set_global_default(subscriber)
+                }
+                false => tracing::subscriber::set_global_default(subscriber.finish()),
+            };
             (begun, other.err())
         }
     };
@@ -100,19 +109,15 @@ impl Write for StandardError {
         match admitted {
             None => return Ok(bytes.len()),
             Some(0) => {}
-            Some(lines) => write_printable(&omitted(lines))?,
+            Some(lines) => write_report(&omitted(lines))?,
         }
-        write_printable(&String::from_utf8_lossy(bytes))?;
+        write_report(&String::from_utf8_lossy(bytes))?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
     }
-}
-
-fn write_printable(text: &str) -> io::Result<()> {
-    io::stderr().write_all(lines_of(text, printable).as_bytes())
 }
 
 fn omitted(lines: u64) -> String {
@@ -142,7 +147,7 @@ pub(crate) fn relay(pipe: OwnedFd, ended: OwnedFd) -> io::Result<JoinHandle<()>>
                 if let Some(omitted) = admitted {
                     say_omitted(omitted);
                     // A failed write must not block the child.
-                    let _ = write_printable(&String::from_utf8_lossy(lines));
+                    let _ = write_report(&String::from_utf8_lossy(lines));
                 }
             }
         }
@@ -180,6 +185,21 @@ impl Log {
             rustix::stdio::dup2_stderr(file).map_err(system("redirect the log"))?;
         }
         Ok(log)
+    }
+
+    /// Opens a log file again, which may have been renamed. Without the new one, the old one stays.
+    pub(crate) fn reopen(&self, config: &ServerConfig) {
+        // What these lead to depends on what is open.
+        let leads_on = |path: &PathBuf| path.starts_with("/dev") || path.starts_with("/proc");
+        if config.log_file.as_ref().is_none_or(leads_on) {
+            return;
+        }
+        let redirected = open(config).map(|file| file.as_ref().map(rustix::stdio::dup2_stderr));
+        match redirected {
+            Ok(Some(Err(errno))) => tracing::error!("the log stays where it was: {errno}"),
+            Ok(_) => tracing::debug!("the log file was opened again"),
+            Err(error) => tracing::error!("the log stays where it was: {error}"),
+        }
     }
 
     /// Redirects standard output and error, which belong to the launcher's user.

@@ -7,7 +7,7 @@
 //! | `arguments` | arguments that several commands have |
 //! | `manual`, `version` | the manual pages; `--version` |
 //! | `install` | what an installation has, and where |
-//! | `launch`, `remount`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
+//! | `launch`, `remount`, `unmount`, `doctor`, `explain`, `ctl`, `list`, `policy`, `share` | the commands |
 //! | `run` | a command in a sandbox: the runner, the sandbox, its process 1 |
 //! | `virtiofsd` | the command line of virtiofsd |
 //! | `bench_command` | executing the benchmark, a separate program |
@@ -45,6 +45,7 @@ mod command_line;
 mod config;
 mod confinement;
 mod control;
+mod ctl;
 mod deaths;
 mod doctor;
 mod draft;
@@ -53,6 +54,7 @@ mod explain;
 mod foreign;
 mod install;
 mod launch;
+mod list;
 mod listening;
 mod log;
 mod lookup;

@@ -108,6 +108,27 @@ pub(crate) fn processes() -> impl Iterator<Item = (i32, PathBuf)> {
     all.filter_map(|it| Some((it.file_name().to_str()?.parse().ok()?, it.path())))
 }
 
+/// Descriptors checked per process: the device is among the first.
+const DESCRIPTORS_LOOKED_AT: usize = 64;
+
+/// The FUSE connections that a process, by its directory in `/proc`, has `/dev/fuse` open for: none where this user may
+/// not look, and none before Linux 6.11.
+pub(crate) fn connections_of(process: &Path) -> impl Iterator<Item = u32> {
+    let descriptors = std::fs::read_dir(process.join("fd")).into_iter().flatten();
+    // Any user's process may have our name. What is said of other descriptors is as long as they like.
+    let is_device = |path: PathBuf| {
+        std::fs::read_link(path).is_ok_and(|to| to.file_name().is_some_and(|name| name == "fuse"))
+    };
+    let descriptors = descriptors
+        .filter_map(Result::ok)
+        .take(DESCRIPTORS_LOOKED_AT);
+    let devices = descriptors.filter(move |descriptor| is_device(descriptor.path()));
+    devices.filter_map(move |descriptor| {
+        let about = process.join("fdinfo").join(descriptor.file_name());
+        field(about, "fuse_connection:")
+    })
+}
+
 /// The id of the mount of an open file, without a request to its server, which may be dead.
 pub(crate) fn id_of(file: OwnedFd) -> io::Result<u64> {
     let id = field(own_descriptor(&file), "mnt_id:");

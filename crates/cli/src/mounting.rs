@@ -267,6 +267,27 @@ impl MountTarget {
     }
 }
 
+/// A connection over io_uring ends after its server: earlier requests get one of the others, which our servers never
+/// return.
+const ENDS: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+
+/// Whether a mount, by its id, is at its path and its connection has ended: it is asked by a descriptor. Waits for its
+/// server.
+///
+/// # Errors
+///
+/// ENOENT where it is not at that path; those of statfs(2), but for a connection that has ended.
+pub(crate) fn has_ended(path: &Path, id: u64) -> io::Result<bool> {
+    let root = lookup::without_links(path, OFlags::PATH, Mode::empty())?;
+    if mount_table::id_of(root.try_clone()?)? != id {
+        return Err(Errno::NOENT.into());
+    }
+    match rustix::fs::fstatfs(&root) {
+        Err(errno) if ENDS.contains(&errno) => Ok(true),
+        asked => Ok(asked.map(|_| false)?),
+    }
+}
+
 /// Whether a dead FUSE mount is there. One that does not reply has a server.
 pub(crate) fn is_dead(path: &Path) -> bool {
     let asked = path.to_owned();
@@ -277,10 +298,7 @@ pub(crate) fn is_dead(path: &Path) -> bool {
         tracing::warn!("the mount on {} does not answer", path.display());
         return false;
     };
-    // A connection over io_uring ends after its server: earlier requests get one of the others, which our
-    // servers never return.
-    let ends = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
-    answer.is_err_and(|errno| ends.contains(&errno))
+    answer.is_err_and(|errno| ENDS.contains(&errno))
 }
 
 #[cfg(test)]

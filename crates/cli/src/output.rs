@@ -4,10 +4,22 @@
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs_hostdir::{printable, printable_json};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+/// Whether each line of standard error is a JSON object.
+static REPORTS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on, each line of standard error is a JSON object, as of the log.
+pub(crate) fn report_as_json() {
+    REPORTS_JSON.store(true, Ordering::Relaxed);
+}
 
 /// Prints lines to standard output.
 pub(crate) fn print(text: impl AsRef<str>) {
@@ -23,8 +35,48 @@ pub(crate) fn print_json(value: &impl Serialize) {
 
 /// Prints a message to standard error.
 pub(crate) fn report(message: impl Display) {
-    let text = format!("{message}\n");
-    let _ = io::stderr().write_all(lines_of(&text, printable).as_bytes());
+    let _ = write_report(&format!("{message}\n"));
+}
+
+/// Prints why a command failed to standard error.
+pub(crate) fn report_failure(message: impl Display) {
+    let text = reported(&format!("{message}\n"), "ERROR");
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes lines of a message or a log to standard error.
+///
+/// # Errors
+///
+/// Those of write(2).
+pub(crate) fn write_report(text: &str) -> io::Result<()> {
+    io::stderr().write_all(reported(text, "INFO").as_bytes())
+}
+
+fn reported(text: &str, level: &str) -> String {
+    match REPORTS_JSON.load(Ordering::Relaxed) {
+        true => text
+            .lines()
+            .map(|line| as_json(line, level) + "\n")
+            .collect(),
+        false => lines_of(text, printable),
+    }
+}
+
+/// The line itself if it is an object, and an object with it otherwise.
+fn as_json(line: &str, level: &str) -> String {
+    let line = match serde_json::from_str::<Map<String, Value>>(line) {
+        Ok(_) => line.to_owned(),
+        Err(_) => json!({ "time": now(), "level": level, "message": line }).to_string(),
+    };
+    printable_json(&line)
+}
+
+/// The time as in RFC 3339.
+pub(crate) fn now() -> String {
+    let mut now = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut now));
+    now
 }
 
 /// Writes all of a text to standard error, also where a command has left that without blocking.
@@ -33,7 +85,7 @@ pub(crate) fn report(message: impl Display) {
 ///
 /// Those of write(2), as where the command has shut a socket down.
 pub(crate) fn report_surely(text: &str) -> io::Result<()> {
-    write_to_standard_error(lines_of(text, printable).as_bytes())
+    write_to_standard_error(reported(text, "INFO").as_bytes())
 }
 
 fn write_to_standard_error(mut rest: &[u8]) -> io::Result<()> {
@@ -74,6 +126,22 @@ pub(crate) fn lines_of(text: &str, change: fn(&str) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_objects_once_and_control_no_terminal() {
+        let hostile = as_json("a \u{9b}\t\"b\"", "INFO");
+        assert!(hostile.is_ascii(), "{hostile}");
+        let object: Value = serde_json::from_str(&hostile).unwrap();
+        assert_eq!(object["message"], "a \u{9b}\t\"b\"");
+        assert_eq!(as_json(&hostile, "ERROR"), hostile);
+        for no_object in ["", "5", "[1]", "{"] {
+            let object: Value = serde_json::from_str(&as_json(no_object, "INFO")).unwrap();
+            assert_eq!(
+                (&object["message"], &object["level"]),
+                (&json!(no_object), &json!("INFO"))
+            );
+        }
+    }
 
     #[test]
     fn lines_stay_lines() {

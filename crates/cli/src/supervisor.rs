@@ -389,8 +389,9 @@ impl MountSupervisor {
         }
     }
 
-    /// Reloads the policy. A bad one changes nothing.
+    /// Opens the log file again, and reloads the policy. A bad one changes nothing.
     fn reload(&mut self) {
+        self.log.reopen(&self.config.server);
         let Some(path) = &self.config.server.policy else {
             return tracing::info!("SIGHUP: there is no policy to reload");
         };

@@ -22,9 +22,6 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Before other mount namespaces are searched.
 const OTHERS_AFTER: Duration = Duration::from_secs(2);
 
-/// Descriptors checked per process: the device is among the first.
-const DESCRIPTORS_LOOKED_AT: usize = 64;
-
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnmountError {
     #[error("{0} is not mounted")]
@@ -165,24 +162,9 @@ fn servers_of(device: DeviceNumber) -> Vec<ServerProcess> {
         let name = fs::read_to_string(path.join("comm")).ok()?;
         // Opened before it is checked: the process id could be reused in between.
         let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-        let ours = name.starts_with("thrufs") && holds(&path, device.minor);
+        let mut held = mount_table::connections_of(&path);
+        let ours = name.starts_with("thrufs") && held.any(|it| it == device.minor);
         ours.then_some(ServerProcess { pid, descriptor })
     };
     mount_table::processes().filter_map(server).collect()
-}
-
-fn holds(process: &Path, connection: u32) -> bool {
-    let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten();
-    // Any user's process may have this name. What is said of other descriptors is as long as they like.
-    let is_device = |path: PathBuf| {
-        fs::read_link(path).is_ok_and(|to| to.file_name().is_some_and(|name| name == "fuse"))
-    };
-    let descriptors = descriptors
-        .filter_map(Result::ok)
-        .take(DESCRIPTORS_LOOKED_AT);
-    let mut devices = descriptors.filter(|descriptor| is_device(descriptor.path()));
-    devices.any(|descriptor| {
-        let about = process.join("fdinfo").join(descriptor.file_name());
-        mount_table::field(about, "fuse_connection:") == Some(connection)
-    })
 }

@@ -8,7 +8,7 @@ use crate::callers::Callers;
 use crate::channel::{Notice, Order};
 use crate::config::MountConfig;
 use crate::confinement::{self, Duty, Inherited, Outcome, Serving};
-use crate::control::answer::{Served, Subject};
+use crate::control::answer::{Served, Subject, configured};
 use crate::control::connection::Answer;
 use crate::control::server::answer_all;
 use crate::mounting;
@@ -60,6 +60,7 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
         Err(_) => None,
     };
     let deaths = journal.as_ref().map_or(0, Journal::deaths);
+    let configured = configured(&config.source, &config.serving);
     let followed = config.serving.follows().then_some(config.source);
     let file_system = Arc::new(HostDir::from_fd(source, config.serving, resources)?);
     let session_config = SessionConfig {
@@ -86,6 +87,7 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
     let subject = Arc::new(Subject {
         place: config.mountpoint.clone(),
         served: Served::Mount(file_system, session.handle(), deaths),
+        configured,
         options: Some(options),
     });
     let watched = MountWatch {

@@ -347,10 +347,8 @@ impl<F: FileSystem> Dispatcher<F> {
             }
             Err(errno) => (Err(errno), 0),
         };
-        // ENOSYS tells the kernel that it need not ask.
-        let failed = matches!(result, Err(errno) if errno != Errno::ENOSYS);
-        self.metrics
-            .record(opcode, started.elapsed(), failed, moved as u64);
+        let (latency, error) = (started.elapsed(), result.err());
+        self.metrics.record(opcode, latency, error, moved as u64);
         if is_silent(opcode) {
             return Outcome::Silent;
         }
@@ -375,7 +373,7 @@ impl<F: FileSystem> Dispatcher<F> {
         self.metrics.record(
             Opcode::Read,
             file_reply.started.elapsed(),
-            result.is_err(),
+            result.err(),
             moved,
         );
     }
@@ -416,8 +414,8 @@ impl<F: FileSystem> Dispatcher<F> {
         match request.into().parse(dialect) {
             Ok(request) => {
                 let header = request.header;
-                self.metrics
-                    .record(header.opcode, std::time::Duration::ZERO, true, 0);
+                let latency = std::time::Duration::ZERO;
+                self.metrics.record(header.opcode, latency, Some(errno), 0);
                 put_header(reply, header.unique, Err(errno))
             }
             Err(_) => 0,

@@ -111,7 +111,7 @@ pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
 pub use interrupt::{InterruptToken, Interrupts};
 pub use late::{Data, Interrupted, Late, LateAnswer, LateRequest, LateTarget, Listing};
-pub use metrics::{Metrics, Snapshot};
+pub use metrics::{Metrics, OperationCounts, Snapshot};
 pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};
 pub use notify::{Notifier, PollHandle};

@@ -1,17 +1,21 @@
 //! Counts and latencies of each operation, without locks.
 //!
 //! Each thread counts in one of sixteen shards, so that threads do not compete for cache lines; a snapshot
-//! adds the shards up. A request costs two reads of the clock and one or two atomic additions.
+//! adds the shards up. A request costs two reads of the clock and one or two atomic additions: one for its latency,
+//! and one for its bytes or its error.
 //!
 //! Latencies are counts in buckets whose width is a quarter of their power of two: a value read from them
 //! is at most 25 % above the true one.
 
+mod failures;
 mod histogram;
 mod snapshot;
 
 pub use histogram::Latencies;
 pub use snapshot::{OperationCounts, Snapshot};
 
+use crate::errno::Errno;
+use failures::Failures;
 use histogram::Histogram;
 use snapshot::Figures;
 use std::cell::Cell;
@@ -25,7 +29,7 @@ const SHARDS_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 struct Row {
-    errors: AtomicU64,
+    failures: Failures,
     bytes: AtomicU64,
     latency: Histogram,
 }
@@ -92,14 +96,21 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts one request that moved `bytes` bytes of data.
-    pub(crate) fn record(&self, opcode: Opcode, latency: Duration, failed: bool, bytes: u64) {
+    /// Counts one request that moved `bytes` bytes of data, or failed.
+    pub(crate) fn record(
+        &self,
+        opcode: Opcode,
+        latency: Duration,
+        error: Option<Errno>,
+        bytes: u64,
+    ) {
         let shard = &self.shards[own_shard() % SHARDS_MAX];
         let rows = shard.get_or_init(|| Box::new(std::array::from_fn(|_| Row::default())));
         let row = &rows[opcode.index()];
         row.latency.record(latency);
-        if failed {
-            bump(&row.errors);
+        // ENOSYS tells the kernel that it need not ask.
+        if let Some(errno) = error.filter(|errno| *errno != Errno::ENOSYS) {
+            row.failures.record(errno);
         }
         if bytes > 0 {
             row.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -157,7 +168,7 @@ impl Metrics {
         let mut counts = OperationCounts::empty(opcode);
         for rows in self.shards.iter().filter_map(OnceLock::get) {
             let row = &rows[opcode.index()];
-            counts.errors += row.errors.load(Ordering::Relaxed);
+            row.failures.add_to(&mut counts);
             counts.bytes += row.bytes.load(Ordering::Relaxed);
             row.latency.add_to(&mut counts.latencies);
         }
@@ -177,19 +188,24 @@ mod tests {
                 scope.spawn(|| {
                     for number in 0..100 {
                         let latency = Duration::from_micros(number);
-                        metrics.record(Opcode::Read, latency, number % 10 == 0, 4096);
+                        let errors = [Errno::EIO, Errno::EPROTO, Errno::ENOSYS];
+                        let error = errors.get(number as usize % 10).copied();
+                        metrics.record(Opcode::Read, latency, error, 4096);
                     }
                 });
             }
         });
-        metrics.record(Opcode::Lookup, Duration::from_secs(1), false, 0);
+        metrics.record(Opcode::Lookup, Duration::from_secs(1), None, 0);
         let snapshot = metrics.snapshot();
         assert_eq!(snapshot.operations().len(), 2);
         let read = snapshot.operation(Opcode::Read).unwrap();
         assert_eq!(
             (read.requests(), read.errors, read.bytes),
-            (4000, 400, 4000 * 4096)
+            (4000, 800, 4000 * 4096)
         );
+        let by_errno: Vec<_> = read.errors_by_errno().collect();
+        let expected = [("EIO".to_owned(), 400), ("other".to_owned(), 400)];
+        assert_eq!(by_errno, expected, "ENOSYS is no error");
         let median = read.latencies.percentile(50.0);
         assert!((49..=62).contains(&median.as_micros()), "{median:?}");
         assert_eq!(snapshot.operation(Opcode::Getattr), None);

@@ -288,7 +288,8 @@ impl Follow {
     pub(crate) fn figures(&self) -> Option<crate::statistics::Following> {
         let watch = &self.started.get()?.watch;
         let oldest = watch.lanes.oldest();
-        Some(watch.figures.following(watch.marks.count(), oldest))
+        let marks = (watch.marks.count(), watch.marks.has_whole());
+        Some(watch.figures.following(marks, oldest))
     }
 
     /// See [`HostDir::settle`](crate::HostDir::settle).

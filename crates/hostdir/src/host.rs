@@ -234,6 +234,7 @@ impl HostDir {
             lock_owners: host.files.locks.count().0,
             mount_locks: host.files.locks.count().1,
             unmapped_opens: host.files.unmapped_opens.load(Ordering::Relaxed),
+            passthrough: host.files.passthrough.is_available(),
             backing_files: host.files.passthrough.registered(),
             refused_to_users: [
                 &host.files.quotas,

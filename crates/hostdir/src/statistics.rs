@@ -28,6 +28,8 @@ pub struct Statistics {
     pub mount_locks: usize,
     /// Opens that cannot be mapped shared, since a program beneath had the file open for writing.
     pub unmapped_opens: u64,
+    /// Whether files may be under passthrough.
+    pub passthrough: bool,
     /// Lower files registered for passthrough.
     pub backing_files: usize,
     /// Opens and locks refused by a user's quota of descriptors
@@ -69,6 +71,8 @@ pub struct DaxCounts {
 pub struct Following {
     /// Directories and files that are watched now: at most [`follow_marks`](crate::Config::follow_marks).
     pub marks: usize,
+    /// Whether the file system beneath is watched as a whole, instead of each directory in use.
+    pub whole: bool,
     /// Events of changes that others made.
     pub events: u64,
     /// Messages to the kernel above.

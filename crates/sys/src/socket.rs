@@ -19,6 +19,19 @@ use std::os::fd::{AsFd, AsRawFd};
 /// # Errors
 /// EINVAL should the kernel return another length.
 pub fn peer_user(socket: impl AsFd) -> Result<u32> {
+    Ok(peer(socket)?.uid)
+}
+
+/// The process that did so, as this process sees it; `None` from another PID namespace.
+///
+/// # Errors
+/// As [`peer_user`].
+pub fn peer_process(socket: impl AsFd) -> Result<Option<i32>> {
+    let process = peer(socket)?.pid;
+    Ok((process > 0).then_some(process))
+}
+
+fn peer(socket: impl AsFd) -> Result<libc::ucred> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -39,7 +52,7 @@ pub fn peer_user(socket: impl AsFd) -> Result<u32> {
     };
     check_int(answer)?;
     if length == whole {
-        Ok(peer.uid)
+        Ok(peer)
     } else {
         Err(Errno::INVAL)
     }

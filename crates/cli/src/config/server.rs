@@ -36,6 +36,8 @@ pub(crate) struct ServerConfig {
     pub(crate) stop_timeout: Duration,
     /// Directives; `THRUFS_LOG` unless given.
     pub(crate) log: Option<String>,
+    /// Whether each line of the log is a JSON object.
+    pub(crate) log_json: bool,
     #[serde(with = "path::optional")]
     pub(crate) log_file: Option<PathBuf>,
     /// Log to syslog(3).
@@ -55,6 +57,7 @@ impl Default for ServerConfig {
             foreground: false,
             stop_timeout: STOP_TIMEOUT,
             log: None,
+            log_json: false,
             log_file: None,
             syslog: false,
             policy: None,

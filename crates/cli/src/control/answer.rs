@@ -1,26 +1,40 @@
 //! The replies of a server to queries of its control socket: explanations and statistics of what it serves.
 
-use super::protocol::{Command, Refusal, Reply, borrowed};
+use super::protocol::{Command, Refusal, Reply, borrowed, escape};
 use crate::share::SharedTree;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thrufs::session::SessionHandle;
-use thrufs::{Errno, Snapshot};
-use thrufs_hostdir::{ConfigError, HostDir};
+use thrufs::{Errno, OperationCounts, Snapshot};
+use thrufs_hostdir::{Config, ConfigError, HostDir};
 use thrufs_policy::Policy;
 use thrufs_virtio::DeviceHandle;
 
 /// How long a query waits for changes to be told: less than its client waits.
 const PATIENCE: Duration = Duration::from_secs(8);
 
+/// Ends of the intervals in which latencies are told, ns: powers of four from 1 us to 17 s, which are ends of buckets.
+const LATENCY_ENDS_NS: [u64; 13] = {
+    let mut ends = [1 << 10; 13];
+    let mut at = 1;
+    while at < ends.len() {
+        ends[at] = ends[at - 1] << 2;
+        at += 1;
+    }
+    ends
+};
+
 /// The server that queries are about.
 pub(crate) struct Subject {
     /// Mount point, or socket of the share.
     pub(crate) place: PathBuf,
     pub(crate) served: Served,
+    /// How it is served (see [`configured`]).
+    pub(crate) configured: Value,
     /// The configuration; of a mount.
     pub(crate) options: Option<Value>,
 }
@@ -76,6 +90,35 @@ impl Served {
     }
 }
 
+/// What is served, and how the kernel above caches it.
+pub(crate) fn configured(source: &Path, config: &Config) -> Value {
+    json!({
+        "source": escape(source.as_os_str().as_bytes()),
+        "cache": config.cache,
+        "writeback": config.writeback,
+    })
+}
+
+fn operation(counts: &OperationCounts) -> Value {
+    let below = |end: u64| {
+        let buckets = counts.latencies.buckets();
+        let within = buckets.filter(|(to, _)| to.as_nanos() <= u128::from(end));
+        (end, within.map(|(_, count)| count).sum())
+    };
+    let by_errno: Map<String, Value> = counts
+        .errors_by_errno()
+        .map(|(name, count)| (name, count.into()))
+        .collect();
+    json!({
+        "name": counts.opcode.name(),
+        "requests": counts.requests(),
+        "errors": counts.errors,
+        "errors_by_errno": by_errno,
+        "bytes": counts.bytes,
+        "below_ns": LATENCY_ENDS_NS.map(below) as [(u64, u64); _],
+    })
+}
+
 impl Subject {
     pub(crate) fn answer(&self, command: &Command) -> Reply {
         match command {
@@ -127,25 +170,15 @@ impl Subject {
 
     fn statistics(&self) -> Reply {
         let metrics = self.served.metrics();
-        let operations: Vec<Value> = metrics
-            .operations()
-            .iter()
-            .map(|counts| {
-                json!({
-                    "name": counts.opcode.name(),
-                    "requests": counts.requests(),
-                    "errors": counts.errors,
-                    "bytes": counts.bytes,
-                })
-            })
-            .collect();
-        let figures: serde_json::Map<String, Value> = metrics
+        let operations: Vec<Value> = metrics.operations().iter().map(operation).collect();
+        let figures: Map<String, Value> = metrics
             .figures()
             .map(|(name, value)| (name.replace(' ', "_"), value.into()))
             .collect();
         let file_system = self.served.file_system();
         Reply::Result(json!({
             "requests_come_by": self.served.carrier(),
+            "configured": self.configured,
             "tables": file_system.map(|file_system| file_system.statistics()),
             "operations": operations,
             "figures": figures,

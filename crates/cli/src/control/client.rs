@@ -9,7 +9,7 @@ use super::query_error::QueryError;
 use super::socket::{self, file_name, file_name_of_share};
 use crate::listening::is_socket;
 use crate::lookup::descriptor_path;
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thrufs_hostdir::printable;
-use thrufs_sys::socket::peer_user;
+use thrufs_sys::socket::{peer_process, peer_user};
 
 /// The server may have to access a source on a slow network.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(crate) fn ask(
         return Err(not_on_thrufs(path, located));
     };
     let (place, follow) = place_of(socket, user, &file_name(mount.device));
-    let stream = reach(&place, follow, user).map_err(|errno| {
+    let stream = reach(&place, follow, user, TIMEOUT).map_err(|errno| {
         let (mountpoint, socket_path) = (mount.path.clone(), place.clone());
         match errno {
             // Any server can set the subtype; a thrufs mount has that type or a socket.
@@ -56,13 +56,24 @@ pub(crate) fn ask(
 /// A socket that may be a share's.
 pub(crate) struct ShareSocket<'a> {
     pub(crate) path: &'a Path,
-    stat: Stat,
+    user: u32,
+    /// Device and inode.
+    identity: (u64, u64),
 }
 
 /// The socket at `path`, if there is one.
 pub(crate) fn share_at(path: &Path) -> Option<ShareSocket<'_>> {
-    let stat = rustix::fs::stat(path).ok().filter(is_socket)?;
-    Some(ShareSocket { path, stat })
+    // A mount there is not asked: its server may be stuck.
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let wanted = StatxFlags::TYPE | StatxFlags::UID | StatxFlags::INO;
+    let found = rustix::fs::statx(CWD, path, flags, wanted).ok()?;
+    let is_socket = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Socket;
+    let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+    is_socket.then_some(ShareSocket {
+        path,
+        user: found.stx_uid,
+        identity: (device, found.stx_ino),
+    })
 }
 
 /// Queries the server of a share about `path`, through its usual socket or the given one.
@@ -72,10 +83,10 @@ pub(crate) fn ask_share(
     socket: Option<&Path>,
     command: &Command,
 ) -> Result<Value, QueryError> {
-    let user = share.stat.st_uid;
-    let name = file_name_of_share(share.stat.st_dev, share.stat.st_ino);
+    let user = share.user;
+    let name = file_name_of_share(share.identity.0, share.identity.1);
     let (socket, follow) = place_of(socket, user, &name);
-    let stream = reach(&socket, follow, user).map_err(|errno| match errno {
+    let stream = reach(&socket, follow, user, TIMEOUT).map_err(|errno| match errno {
         Errno::NOENT | Errno::CONNREFUSED => QueryError::NoSocketOfShare(share.path.into()),
         other => QueryError::query(share.path)(other),
     })?;
@@ -105,6 +116,37 @@ fn exchange_with(path: &Path, stream: &UnixStream, command: &Command) -> Result<
     }
 }
 
+/// What the server at a usual control socket of a user is and says.
+#[derive(Default)]
+pub(crate) struct Met {
+    /// Which process listens; `None` in another PID namespace.
+    pub(crate) process: Option<i32>,
+    /// `None` if it does not answer in time.
+    pub(crate) statistics: Option<Value>,
+}
+
+/// Asks it for its statistics, for little longer than `time`.
+///
+/// # Errors
+///
+/// Of connecting: ECONNREFUSED where no server listens any more.
+pub(crate) fn meet(socket: &Path, user: u32, time: Duration) -> Result<Met, Errno> {
+    let stream = match reach(socket, OFlags::NOFOLLOW, user, time) {
+        // As many wait to be accepted as may.
+        Err(Errno::AGAIN) => return Ok(Met::default()),
+        reached => reached?,
+    };
+    let line = exchange(&stream, &Command::Statistics, time).ok();
+    let reply = line.and_then(|line| Reply::decode(&line).ok());
+    Ok(Met {
+        process: peer_process(&stream).ok().flatten(),
+        statistics: match reply {
+            Some(Reply::Result(value)) => Some(value),
+            Some(Reply::Error(_)) | None => None,
+        },
+    })
+}
+
 fn not_on_thrufs(path: &Path, located: &Located) -> QueryError {
     QueryError::NotOnThrufs {
         path: path.into(),
@@ -122,7 +164,7 @@ fn not_on_thrufs(path: &Path, located: &Located) -> QueryError {
 }
 
 /// Connects to a socket, which must belong to `user`, as must its server, or to root.
-fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> {
+fn reach(socket: &Path, follow: OFlags, user: u32, time: Duration) -> Result<UnixStream, Errno> {
     // Opened first, then checked and connected to by descriptor: a path could be replaced in between.
     let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
     let file = rustix::fs::open(socket, flags, Mode::empty())?;
@@ -136,7 +178,7 @@ fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> 
     let kind = SocketType::STREAM;
     let stream = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     for timeout in [Timeout::Send, Timeout::Recv] {
-        set_socket_timeout(&stream, timeout, Some(TIMEOUT))?;
+        set_socket_timeout(&stream, timeout, Some(time))?;
     }
     connect(&stream, &SocketAddrUnix::new(descriptor_path(&file))?)?;
     match peer_user(&stream)? {
@@ -152,17 +194,26 @@ pub(crate) fn exchange(
     command: &Command,
     timeout: Duration,
 ) -> io::Result<Vec<u8>> {
-    let slow = |error: io::Error| match error.kind() {
+    stream
+        .write_all(command.encode().as_bytes())
+        .map_err(|error| slow(error, timeout))?;
+    receive_line(stream, timeout)
+}
+
+fn slow(error: io::Error, timeout: Duration) -> io::Error {
+    match error.kind() {
         io::ErrorKind::WouldBlock => {
             let seconds = timeout.as_secs();
             let why = "the source may not respond to the server";
             io::Error::other(format!("no reply within {seconds} s: {why}"))
         }
         _ => error,
-    };
-    stream
-        .write_all(command.encode().as_bytes())
-        .map_err(slow)?;
+    }
+}
+
+/// Receives a line, or the rest of one. The socket has the same timeout.
+pub(crate) fn receive_line(mut stream: &UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {
+    let slow = |error: io::Error| slow(error, timeout);
     let deadline = Instant::now() + timeout;
     let mut line = Vec::new();
     let mut chunk = [0; 4096];

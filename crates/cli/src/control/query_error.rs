@@ -39,6 +39,8 @@ pub(crate) enum QueryError {
     )]
     NoServer(PathBuf, PathBuf),
     #[error("{path}: {why}")]
+    Unhealthy { path: PathBuf, why: String },
+    #[error("{path}: {why}")]
     Refused { path: PathBuf, why: String },
     #[error(transparent)]
     Startup(#[from] StartupError),

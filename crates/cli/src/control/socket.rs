@@ -12,7 +12,7 @@ use crate::config::ControlLocation;
 use crate::error::{StartupError, system_at};
 use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_left, is_socket};
 use crate::lookup;
-use crate::mount_table::DeviceNumber;
+use crate::mount_table::{self, DeviceNumber};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::cmp::Reverse;
@@ -79,6 +79,43 @@ pub(crate) fn find(user: u32, name: &str) -> PathBuf {
     };
     paths.sort_by_cached_key(age);
     paths.swap_remove(0)
+}
+
+/// The control sockets of shares, with their users: those of the calling user, and as root of every user.
+pub(crate) fn of_shares() -> Vec<(u32, PathBuf)> {
+    let own = rustix::process::geteuid().as_raw();
+    let mut users: Vec<u32> = vec![own];
+    if own == 0 {
+        let named = |directory, prefix| {
+            let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            let names = names.take(LEFTOVERS_LOOKED_AT).map(|it| it.file_name());
+            names.filter_map(move |it| it.to_str()?.strip_prefix(prefix)?.parse::<u32>().ok())
+        };
+        users.extend(named("/run/user", ""));
+        users.extend(named("/tmp", "thrufs-"));
+        users.sort_unstable();
+        users.dedup();
+    }
+    let in_directory = |(user, directory): (u32, PathBuf)| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let entries = entries.take(LEFTOVERS_LOOKED_AT);
+        let is_share = |it: &std::fs::DirEntry| {
+            let name = it.file_name().into_string().unwrap_or_default();
+            name.starts_with("share-") && name.ends_with(SUFFIX)
+        };
+        entries.filter(is_share).map(move |it| (user, it.path()))
+    };
+    let directories = users.into_iter().flat_map(|user| {
+        let all = directories_of(user).into_iter();
+        all.filter(|it| !may_hang(it)).map(move |it| (user, it))
+    });
+    directories.flat_map(in_directory).collect()
+}
+
+/// Whether a path leads to a FUSE mount, whose server can leave it without an answer: any user's own, in `/tmp`.
+pub(crate) fn may_hang(path: &Path) -> bool {
+    let mounts = mount_table::all().unwrap_or_default();
+    mount_table::holding(&mounts, path).is_some_and(|mount| mount.fuse().is_some())
 }
 
 /// A control socket, removed on drop.

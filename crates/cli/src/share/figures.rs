@@ -3,26 +3,37 @@
 //! The supervisor answers queries of the share: it queries each worker over a private socket. Replies are
 //! limited in length and time: a guest may control a worker.
 
-use crate::control::client::exchange;
-use crate::control::protocol::{Command, Refusal, Reply};
+use crate::config::ShareConfig;
+use crate::control::answer::configured;
+use crate::control::client::{exchange, receive_line};
+use crate::control::protocol::{Command, Refusal, Reply, escape};
 use crate::foreign::Foreign;
+use crate::waiting;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thrufs_hostdir::Explanation;
 
-/// A worker that does not reply in time is not queried again.
+/// A worker that does not reply in time is not queried again until it has.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct QueryChannel(Mutex<Option<Foreign<UnixStream>>>);
+pub(super) struct QueryChannel(Mutex<Queries>);
+
+#[derive(Debug)]
+struct Queries {
+    stream: Option<Foreign<UnixStream>>,
+    /// A reply is late.
+    is_owed: bool,
+}
 
 impl QueryChannel {
     /// Our end, and the worker's.
@@ -30,17 +41,31 @@ impl QueryChannel {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         ours.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        let ours = Mutex::new(Some(Foreign::new(ours)));
-        Ok((QueryChannel(ours), theirs.into()))
+        let queries = Queries {
+            stream: Some(Foreign::new(ours)),
+            is_owed: false,
+        };
+        Ok((QueryChannel(Mutex::new(queries)), theirs.into()))
     }
 
     fn ask(&self, command: &Command) -> Option<Reply> {
-        let mut stream = self.0.lock();
-        let line = exchange(stream.as_ref()?, command, ANSWER_TIMEOUT).ok();
-        let reply = line.and_then(|line| Reply::decode(&line).ok());
+        let mut queries = self.0.lock();
+        let stream = queries.stream.as_ref()?;
+        if queries.is_owed {
+            // The late reply would be taken for that of this query.
+            if !waiting::readable([Some(stream.as_fd())], Some(Instant::now()))[0] {
+                return None;
+            }
+            if receive_line(stream, ANSWER_TIMEOUT).is_err() {
+                queries.stream = None;
+                return None;
+            }
+        }
+        let line = exchange(stream, command, ANSWER_TIMEOUT).ok();
+        queries.is_owed = line.is_none();
+        let reply = line.map(|line| Reply::decode(&line).ok())?;
         if reply.is_none() {
-            // A late reply would be taken for that of another query.
-            *stream = None;
+            queries.stream = None;
         }
         reply
     }
@@ -50,6 +75,7 @@ impl QueryChannel {
 #[derive(Debug)]
 pub(super) struct Machines {
     place: PathBuf,
+    configured: Value,
     state: Mutex<State>,
 }
 
@@ -64,9 +90,10 @@ struct State {
 }
 
 impl Machines {
-    pub(super) fn new(place: PathBuf) -> Machines {
+    pub(super) fn new(config: &ShareConfig) -> Machines {
         Machines {
-            place,
+            place: config.socket.clone(),
+            configured: configured(&config.source, &config.serving),
             state: Mutex::default(),
         }
     }
@@ -103,11 +130,12 @@ impl Machines {
 
     fn statistics(&self, connected: &[(u32, Arc<QueryChannel>)]) -> Reply {
         let mut text = self.heading();
-        let mut machines = Vec::new();
+        let (mut machines, mut silent) = (Vec::new(), Vec::new());
         for (process, queries) in connected {
             let Some(Reply::Result(Value::Object(mut figures))) = queries.ask(&Command::Statistics)
             else {
                 let _ = writeln!(text, "process {process} does not answer");
+                silent.push(*process);
                 continue;
             };
             let _ = writeln!(text, "process {process}:");
@@ -124,7 +152,10 @@ impl Machines {
             text.push_str(&take_text(figures));
         }
         Reply::Result(json!({
+            "share": escape(self.place.as_os_str().as_bytes()),
+            "configured": self.configured,
             "machines": machines,
+            "silent": silent,
             "left": left,
             "last_left": last,
             "text": text,
@@ -184,7 +215,6 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Write as _};
     use std::thread::JoinHandle;
-    use std::time::Instant;
 
     const EXPLANATION: &str = concat!(
         r#"{"version":1,"result":{"kind":"regular","ino":7,"data_path":"cached","reason":"r","#,
@@ -194,6 +224,13 @@ mod tests {
         r#""handles":true,"remote":false,"memory":false}}}"#,
         "\n"
     );
+
+    fn machines() -> Machines {
+        Machines::new(&ShareConfig {
+            socket: "/run/s".into(),
+            ..ShareConfig::default()
+        })
+    }
 
     /// Adds a worker that replies to one query.
     fn add(machines: &Machines, process: u32, line: &'static str) -> JoinHandle<String> {
@@ -228,7 +265,7 @@ mod tests {
 
     #[test]
     fn statistics_include_all_workers_and_the_last_disconnected() {
-        let machines = Machines::new("/run/s".into());
+        let machines = machines();
         let text = |machines: &Machines| {
             let all = result(machines.answer(&Command::Statistics));
             all["text"].as_str().unwrap().to_owned()
@@ -240,6 +277,11 @@ mod tests {
         add(&machines, 33, "{\"version\":1,\"result\":5}\n");
         let all = result(machines.answer(&Command::Statistics));
         assert_eq!(all["machines"], json!([{"process": 11, "a": 1}]));
+        assert_eq!(
+            (&all["share"], &all["silent"]),
+            (&json!("/run/s"), &json!([22, 33]))
+        );
+        assert_eq!(all["configured"]["cache"], "auto");
         let shown = all["text"].as_str().unwrap();
         for part in [
             "3 connected, 0 disconnected\nprocess 11:\none\n",
@@ -265,20 +307,31 @@ mod tests {
     }
 
     #[test]
-    fn unresponsive_worker_is_waited_for_once() {
-        let machines = Machines::new("/run/s".into());
-        let (silent, _theirs) = QueryChannel::pair().unwrap();
+    fn unresponsive_worker_is_waited_for_once_and_asked_again_after_its_late_reply() {
+        let machines = machines();
+        let (silent, theirs) = QueryChannel::pair().unwrap();
         machines.add(11, Arc::new(silent));
         machines.answer(&Command::Statistics);
         let begun = Instant::now();
         machines.answer(&Command::Statistics);
         assert!(begun.elapsed() < ANSWER_TIMEOUT);
         assert!(refusal(&machines).contains("do not answer"));
+        let stream = UnixStream::from(theirs);
+        let late = "{\"version\":1,\"result\":{\"a\":1}}\n";
+        (&stream).write_all(late.as_bytes()).unwrap();
+        let next = std::thread::spawn(move || {
+            let mut asked = BufReader::new(&stream).lines();
+            assert!(asked.nth(1).unwrap().unwrap().contains("statistics"));
+            (&stream).write_all(late.replace('1', "2").replacen('2', "1", 1).as_bytes())
+        });
+        let all = result(machines.answer(&Command::Statistics));
+        assert_eq!(all["machines"], json!([{"process": 11, "a": 2}]));
+        next.join().unwrap().unwrap();
     }
 
     #[test]
     fn every_machine_explains_and_malformed_replies_are_left_out() {
-        let machines = Machines::new("/run/s".into());
+        let machines = machines();
         for (process, line) in [
             (11, EXPLANATION),
             (12, "{\"version\":1,\"result\":[\"regular\",7]}\n"),
@@ -295,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_has_mounted_the_share_says_why_none_explains() {
-        let machines = Machines::new("/run/s".into());
+        let machines = machines();
         assert_eq!(refusal(&machines), "no machine is connected");
         let idle =
             "{\"version\":1,\"error\":{\"code\":\"failed\",\"message\":\"idle\",\"errno\":107}}\n";

@@ -24,7 +24,7 @@ use crate::control::socket::{ControlSocket, file_name_of_share};
 use crate::error::system;
 use crate::foreign::Foreign;
 use crate::log::{self, Log};
-use crate::output::report;
+use crate::output::{now, report};
 use crate::policy_file::PolicyFiles;
 use crate::supervisor::{self, signal_name};
 use crate::systemd;
@@ -38,8 +38,6 @@ use std::time::{Duration, Instant};
 use thrufs_hostdir::{CacheMode, Locks};
 use thrufs_sys::apart::Apart;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -79,8 +77,7 @@ struct ShareSupervisor {
     config: ShareConfig,
     source: OwnedFd,
     policy: Option<PolicyFiles>,
-    /// Holds the log file open.
-    _log: Log,
+    log: Log,
     /// Starts processes.
     apart: Apart,
     signals: SignalFd,
@@ -135,7 +132,7 @@ impl ShareSupervisor {
         raise_descriptor_limit();
         let listener = ShareListener::open(listening)?;
         let (control, queries) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
-        let machines = Arc::new(Machines::new(config.socket.clone()));
+        let machines = Arc::new(Machines::new(&config));
         if let Some(queries) = queries {
             let asked = Arc::clone(&machines);
             start_thread("thrufs-control", move || {
@@ -153,7 +150,7 @@ impl ShareSupervisor {
             config,
             source,
             policy,
-            _log: log,
+            log,
             apart,
             signals,
             listener,
@@ -231,9 +228,7 @@ impl ShareSupervisor {
     /// A line of virtiofsd's log, at any log level: Kata Containers waits for it.
     fn report_as_virtiofsd(&self, what: &str) {
         if self.once {
-            let mut now = String::new();
-            let _ = SystemTime.format_time(&mut Writer::new(&mut now));
-            report(format_args!("[{now} INFO  virtiofsd] {what}"));
+            report(format_args!("[{} INFO  virtiofsd] {what}", now()));
         }
     }
 
@@ -562,8 +557,9 @@ impl ShareSupervisor {
         }
     }
 
-    /// Reloads the policy. A bad one changes nothing.
+    /// Opens the log file again, and reloads the policy. A bad one changes nothing.
     fn reload(&mut self) {
+        self.log.reopen(&self.config.server);
         let Some(path) = &self.config.server.policy else {
             return;
         };

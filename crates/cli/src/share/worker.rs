@@ -7,7 +7,7 @@ use super::tree::{Sessions, SharedTree};
 use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::{self, Duty, Inherited, Outcome};
-use crate::control::answer::{Served, Subject};
+use crate::control::answer::{Served, Subject, configured};
 use crate::control::connection::Answer;
 use crate::control::protocol::Command;
 use crate::control::server::answer_one;
@@ -39,6 +39,7 @@ fn serve(inherited: Inherited, config: ShareConfig, mut source: Vec<OwnedFd>) ->
     let subject = Arc::new(Subject {
         place: config.socket,
         served: Served::Share(Arc::clone(&tree), device.handle()),
+        configured: configured(&config.source, &config.serving),
         options: None,
     });
     let (connect, connected) = channel();

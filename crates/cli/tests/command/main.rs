@@ -8,6 +8,7 @@ mod draft_diff;
 mod draft_hostile;
 #[path = "../ground/mod.rs"]
 mod ground;
+mod list;
 mod messages;
 mod migration;
 mod mount_helper;

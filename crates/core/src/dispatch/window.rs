@@ -22,8 +22,8 @@ impl<F: FileSystem> Dispatcher<F> {
         reply: &mut [u8],
         result: Result<()>,
     ) -> usize {
-        let (latency, failed) = (window_reply.started.elapsed(), result.is_err());
-        self.metrics.record(window_reply.opcode, latency, failed, 0);
+        let (latency, error) = (window_reply.started.elapsed(), result.err());
+        self.metrics.record(window_reply.opcode, latency, error, 0);
         put_header(reply, window_reply.unique, result.map(|()| 0))
     }
 

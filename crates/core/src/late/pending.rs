@@ -89,7 +89,7 @@ enum Stage {
 /// A reply without the request.
 struct Reply {
     bytes: Vec<u8>,
-    failed: bool,
+    error: Option<Errno>,
     moved: u64,
 }
 
@@ -139,7 +139,7 @@ impl Pending {
             Stage::Called => state.stage = Stage::Kept(target),
             Stage::Given(reply) => {
                 drop(state);
-                self.record(reply.failed, reply.moved);
+                self.record(reply.error, reply.moved);
                 target.send(&reply.bytes, &[]);
                 self.leave();
             }
@@ -158,15 +158,14 @@ impl Pending {
         let length = body.map(|(length, data, _)| length + data.len());
         let total = put_header(&mut head, self.header.unique, length);
         let head = &head[..total - data.len()];
-        // ENOSYS tells the kernel that it need not ask.
-        let failed = matches!(length, Err(errno) if errno != Errno::ENOSYS);
+        let error = length.err();
         let mut state = self.state.lock();
         let target = match std::mem::replace(&mut state.stage, Stage::Done) {
             Stage::Called => {
                 let bytes = [head, data].concat();
                 state.stage = Stage::Given(Reply {
                     bytes,
-                    failed,
+                    error,
                     moved,
                 });
                 None
@@ -183,7 +182,7 @@ impl Pending {
         drop(callback);
         wakers.into_iter().for_each(Waker::wake);
         if let Some(target) = target {
-            self.record(failed, moved);
+            self.record(error, moved);
             target.send(head, data);
             self.leave();
         }
@@ -200,9 +199,9 @@ impl Pending {
         self.leave();
     }
 
-    fn record(&self, failed: bool, moved: u64) {
+    fn record(&self, error: Option<Errno>, moved: u64) {
         let (opcode, elapsed) = (self.header.opcode, self.started.elapsed());
-        self.metrics.record(opcode, elapsed, failed, moved);
+        self.metrics.record(opcode, elapsed, error, moved);
     }
 
     /// Makes room for another one. After the reply was sent, so that nothing is left to be done for requests

@@ -1,10 +1,30 @@
 //! Metrics at one moment, and as a table.
 
 use super::Latencies;
+use crate::errno::Errno;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thrufs_abi::Opcode;
+
+/// The error numbers that are counted one by one.
+pub(super) const ERRNOS: [Errno; 15] = [
+    Errno::ENOENT,
+    Errno::EACCES,
+    Errno::EPERM,
+    Errno::EEXIST,
+    Errno::ENODATA,
+    Errno::EIO,
+    Errno::EAGAIN,
+    Errno::EINTR,
+    Errno::EINVAL,
+    Errno::ESTALE,
+    Errno::ENOSPC,
+    Errno::ENFILE,
+    Errno::EROFS,
+    Errno::ENOTEMPTY,
+    Errno::EOPNOTSUPP,
+];
 
 /// Counts of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +33,8 @@ pub struct OperationCounts {
     pub opcode: Opcode,
     /// Requests that failed. `ENOSYS`, by which the kernel learns what it need not ask, does not count.
     pub errors: u64,
+    /// Of [`ERRNOS`], then of all others.
+    pub(super) by_errno: [u64; ERRNOS.len() + 1],
     /// Bytes of data that were read or written.
     pub bytes: u64,
     /// Time in the server, from the read of the request to its reply.
@@ -24,6 +46,7 @@ impl OperationCounts {
         OperationCounts {
             opcode,
             errors: 0,
+            by_errno: [0; ERRNOS.len() + 1],
             bytes: 0,
             latencies: Latencies::EMPTY,
         }
@@ -32,6 +55,13 @@ impl OperationCounts {
     /// Requests, failed ones included.
     pub fn requests(&self) -> u64 {
         self.latencies.count()
+    }
+
+    /// Names and counts of the error numbers that occurred; rare ones are counted together, as `other`.
+    pub fn errors_by_errno(&self) -> impl Iterator<Item = (String, u64)> {
+        let names = ERRNOS.iter().map(|errno| format!("{errno:?}"));
+        let names = names.chain(["other".to_owned()]);
+        names.zip(self.by_errno).filter(|(_, count)| *count > 0)
     }
 }
 
@@ -160,6 +190,9 @@ impl Snapshot {
         for counts in &mut difference.operations {
             if let Some(before) = earlier.operation(counts.opcode) {
                 counts.errors = counts.errors.saturating_sub(before.errors);
+                for (now, before) in counts.by_errno.iter_mut().zip(before.by_errno) {
+                    *now = now.saturating_sub(before);
+                }
                 counts.bytes = counts.bytes.saturating_sub(before.bytes);
                 counts.latencies = counts.latencies.since(&before.latencies);
             }
@@ -222,8 +255,8 @@ mod tests {
     #[test]
     fn the_table_has_a_line_for_each_operation_and_each_figure_above_zero() {
         let metrics = Metrics::default();
-        metrics.record(Opcode::Write, Duration::from_micros(3), false, 512);
-        metrics.record(Opcode::Write, Duration::from_millis(3), true, 0);
+        metrics.record(Opcode::Write, Duration::from_micros(3), None, 512);
+        metrics.record(Opcode::Write, Duration::from_millis(3), Some(Errno::EIO), 0);
         bump(&metrics.figures.malformed);
         metrics.figures.readers.store(2, Ordering::Relaxed);
         let text = metrics.snapshot().to_string();
@@ -241,13 +274,19 @@ mod tests {
     #[test]
     fn a_difference_has_the_counts_between_two_snapshots() {
         let metrics = Metrics::default();
-        metrics.record(Opcode::Write, Duration::from_micros(3), false, 512);
+        metrics.record(Opcode::Write, Duration::from_micros(3), None, 512);
         let before = metrics.snapshot();
         assert_eq!(metrics.snapshot().since(&before).requests(), 0);
-        metrics.record(Opcode::Write, Duration::from_micros(3), false, 100);
-        metrics.record(Opcode::Read, Duration::from_micros(3), true, 0);
+        metrics.record(Opcode::Write, Duration::from_micros(3), None, 100);
+        metrics.record(Opcode::Read, Duration::from_micros(3), Some(Errno::EIO), 0);
         let since = metrics.snapshot().since(&before);
         assert_eq!(since.operation(Opcode::Write).unwrap().bytes, 100);
-        assert_eq!(since.operation(Opcode::Read).unwrap().errors, 1);
+        let read = since.operation(Opcode::Read).unwrap();
+        assert_eq!(read.errors, 1);
+        metrics.record(Opcode::Read, Duration::ZERO, Some(Errno::EIO), 0);
+        let next = metrics.snapshot().since(&since);
+        let next = next.operation(Opcode::Read).unwrap();
+        let by_errno: Vec<_> = next.errors_by_errno().collect();
+        assert_eq!((next.errors, by_errno), (1, vec![("EIO".to_owned(), 1)]));
     }
 }

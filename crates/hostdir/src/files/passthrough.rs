@@ -98,6 +98,11 @@ impl Passthrough {
         }
     }
 
+    /// Whether it was agreed on.
+    pub(crate) fn is_available(&self) -> bool {
+        self.backings().is_ok()
+    }
+
     pub(crate) fn registered(&self) -> usize {
         self.backings().map_or(0, Backings::registered)
     }

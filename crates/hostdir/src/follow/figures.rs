@@ -29,11 +29,12 @@ impl Figures {
     }
 
     /// With the age of the oldest notification that the kernel above has not got.
-    pub(super) fn following(&self, marks: usize, oldest: Duration) -> Following {
+    pub(super) fn following(&self, (marks, whole): (usize, bool), oldest: Duration) -> Following {
         self.lag(oldest);
         let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         Following {
             marks,
+            whole,
             events: count(&self.events),
             notifications: count(&self.notifications),
             losses: count(&self.losses),

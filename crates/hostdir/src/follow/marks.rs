@@ -204,6 +204,11 @@ impl Marks {
         known.map(|known| known.is_whole)
     }
 
+    /// Whether any file system is marked as a whole.
+    pub(super) fn has_whole(&self) -> bool {
+        self.file_systems.read().iter().any(|it| it.is_whole)
+    }
+
     /// Adds a mark to the group of the inode's subvolume, which is returned.
     fn mark_inode(&self, inode: &Inode, descriptor: BorrowedFd<'_>) -> Result<Arc<Group>> {
         if self.count() >= self.wanted.most {

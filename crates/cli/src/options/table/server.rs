@@ -113,11 +113,18 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 "Or directives such as thrufs=debug,info. The environment variable THRUFS_LOG has the \
                  same meaning.",
             ),
+        row("log_format", Choice(&["text", "json"], Server(|it, word| it.log_json = word == "json")))
+            .default("text")
+            .help("how to log: as text, or a JSON object on each line")
+            .long(
+                "An object has time (RFC 3339), level, message, and what else an event has. Lines to \
+                 syslog(3) are text.",
+            ),
         row("log_file", Path(Server(|it, path| it.log_file = Some(path))))
             .help("append the log to this file")
             .long(
                 "In the background, nothing is logged after mounting unless this is given or \
-                 standard error is the journal's.",
+                 standard error is the journal's. SIGHUP has the file opened again, after it was renamed.",
             ),
         row("control", Path(Server(|it, path| it.control = ControlLocation::named(path))))
             .help("where the control socket is, or none")

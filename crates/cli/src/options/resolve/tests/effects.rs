@@ -122,6 +122,7 @@ mount |  | foreground | server.foreground=true
 share |  | foreground | nothing
 both  |  | stop_timeout=5 | server.stop_timeout.secs=5
 both  |  | log=debug | server.log="debug"
+both  |  | log_format=json | server.log_json=true
 both  |  | log_file=/x | server.log_file.Unix=[47,120]
 both  |  | control=none | server.control="None"
 both  |  | control=/x | server.control.At.Unix=[47,120]

@@ -1,0 +1,154 @@
+//! `thrufs list`: the mounts and shares of this machine.
+//!
+//! | module | content |
+//! |---|---|
+//! | `processes` | processes, mount namespaces and servers, from `/proc` |
+//! | `probe` | asking servers, for a limited time |
+//! | `entry` | what is known of a mount or share |
+//! | `table` | as text |
+//!
+//! Mounts are found in the tables of all mount namespaces, shares by their control sockets and workers. Root finds those
+//! of every user, another user its own.
+
+mod entry;
+mod probe;
+mod processes;
+mod table;
+
+use crate::control::socket::{file_name, find, of_shares};
+use crate::error::StartupError;
+use crate::mount_table::{FuseFileSystem, Mount, on_top_at};
+use crate::output::{print, print_json};
+use clap::Parser;
+use entry::{Elsewhere, Entry};
+use probe::{Question, ask_all};
+use processes::Processes;
+use std::path::Path;
+
+/// List the mounts and shares of this machine
+#[derive(Parser)]
+#[command(name = "list")]
+pub(crate) struct ListArguments {
+    /// Print an array of objects
+    #[arg(long)]
+    json: bool,
+    /// Show requests a second, sampled for half a second, instead of requests so far
+    #[arg(long)]
+    rates: bool,
+}
+
+/// What is mounted at least once.
+struct Mounted<'a> {
+    file_system: FuseFileSystem,
+    mount: &'a Mount,
+    is_here: bool,
+    is_on_top: bool,
+    elsewhere: Vec<Elsewhere>,
+}
+
+pub(crate) fn list(arguments: ListArguments) -> Result<(), StartupError> {
+    let processes = Processes::read();
+    let (mut entries, questions) = known(&processes, arguments.rates);
+    for (entry, answer) in entries.iter_mut().zip(ask_all(questions)) {
+        entry.complete(answer, &processes);
+    }
+    // What another program has called a mount of ours, or of which only a socket is left.
+    entries.retain(Entry::is_there);
+    add_unasked_shares(&mut entries, &processes);
+    entries.sort_by(|one, other| one.place.cmp(&other.place));
+    match arguments.json {
+        true => print_json(&entries),
+        false => print(table::of(&entries, arguments.rates)),
+    }
+    Ok(())
+}
+
+/// What there is without asking, and what to ask each.
+fn known(processes: &Processes, with_rate: bool) -> (Vec<Entry>, Vec<Question>) {
+    let own = rustix::process::geteuid().as_raw();
+    let mounts = mounted(processes).into_iter().filter_map(|it| {
+        let user = it.mount.user?;
+        let is_held = processes.holding(it.mount.device.minor).next().is_some();
+        let is_ours = is_held || it.mount.kind == "fuse.thrufs";
+        if !is_ours || (own != 0 && user != own) {
+            return None;
+        }
+        // A server that is there could leave it without an answer.
+        let mounted = (it.is_here && it.is_on_top && user == own && !is_held)
+            .then(|| (it.mount.path.clone(), it.mount.id));
+        let control = Some((find(user, &file_name(it.mount.device)), user));
+        let question = Question {
+            control,
+            mounted,
+            with_rate,
+        };
+        Some((
+            Entry::of_mount(it.mount, user, it.is_here, it.elsewhere),
+            question,
+        ))
+    });
+    let shares = of_shares().into_iter().map(|(user, socket)| {
+        let entry = Entry::of_share(user, &socket);
+        let control = Some((socket, user));
+        let question = Question {
+            control,
+            with_rate,
+            ..Question::default()
+        };
+        (entry, question)
+    });
+    mounts.chain(shares).unzip()
+}
+
+/// The FUSE file systems of all mount namespaces, by their first mount: in this one, if there is one.
+fn mounted(processes: &Processes) -> Vec<Mounted<'_>> {
+    let mut all: Vec<Mounted<'_>> = Vec::new();
+    for namespace in &processes.namespaces {
+        for mount in &namespace.mounts {
+            let Some(file_system) = mount.fuse() else {
+                continue;
+            };
+            let known = all.iter_mut().find(|it| it.file_system == file_system);
+            let elsewhere = Elsewhere::of(namespace, mount);
+            match known {
+                Some(known) if !namespace.is_own => {
+                    // Once for each namespace.
+                    let last = known.elsewhere.last();
+                    if last.is_none_or(|it| it.process != elsewhere.process) {
+                        known.elsewhere.push(elsewhere);
+                    }
+                }
+                Some(_) => {}
+                None => all.push(Mounted {
+                    file_system,
+                    mount,
+                    is_here: namespace.is_own,
+                    is_on_top: on_top_at(&namespace.mounts, &mount.path)
+                        .is_some_and(|top| top.id == mount.id),
+                    elsewhere: match namespace.is_own {
+                        true => Vec::new(),
+                        false => vec![elsewhere],
+                    },
+                }),
+            }
+        }
+    }
+    all
+}
+
+/// Adds shares without a usual control socket.
+fn add_unasked_shares(entries: &mut Vec<Entry>, processes: &Processes) {
+    let own = rustix::process::geteuid().as_raw();
+    for (server, [source, socket]) in processes.sharing() {
+        let known = entries.iter_mut().find(|it| it.server == Some(server));
+        match known {
+            Some(known) => known.name_share(source, socket),
+            None => {
+                let mut entry = Entry::of_share(own, Path::new(""));
+                entry.name_share(source, socket);
+                entry.runs_as(server, processes);
+                entries.push(entry);
+            }
+        }
+    }
+}
