@@ -19,6 +19,14 @@ use std::os::fd::{AsFd, AsRawFd};
 /// # Errors
 /// EINVAL should the kernel return another length.
 pub fn peer_user(socket: impl AsFd) -> Result<u32> {
+    peer(socket).map(|(user, _)| user)
+}
+
+/// As [`peer_user`], with the process; 0 for one that this process does not see.
+///
+/// # Errors
+/// As [`peer_user`].
+pub fn peer(socket: impl AsFd) -> Result<(u32, i32)> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -39,7 +47,7 @@ pub fn peer_user(socket: impl AsFd) -> Result<u32> {
     };
     check_int(answer)?;
     if length == whole {
-        Ok(peer.uid)
+        Ok((peer.uid, peer.pid))
     } else {
         Err(Errno::INVAL)
     }

@@ -6,9 +6,10 @@
 use super::finding::Located;
 use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
 use super::query_error::QueryError;
-use super::socket::{self, file_name, file_name_of_share};
+use super::socket::{self, Purpose, file_name, file_name_of_share};
 use crate::listening::is_socket;
 use crate::lookup::descriptor_path;
+use crate::mount_table::Mount;
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -92,7 +93,12 @@ fn place_of(socket: Option<&Path>, user: u32, usual: &str) -> (PathBuf, OFlags) 
 
 fn exchange_with(path: &Path, stream: &UnixStream, command: &Command) -> Result<Value, QueryError> {
     let line = exchange(stream, command, TIMEOUT).map_err(QueryError::query(path))?;
-    match Reply::decode(&line) {
+    result(path, &line)
+}
+
+/// The result in a reply.
+pub(crate) fn result(path: &Path, line: &[u8]) -> Result<Value, QueryError> {
+    match Reply::decode(line) {
         Ok(Reply::Result(value)) => Ok(value),
         Ok(Reply::Error(refusal)) => Err(QueryError::Refused {
             path: path.into(),
@@ -121,8 +127,23 @@ fn not_on_thrufs(path: &Path, located: &Located) -> QueryError {
     }
 }
 
+/// The socket beside that for queries, at which the supervisor of a mount is given another program; and its owner.
+pub(crate) fn upgrades_of(mount: &Mount, control: Option<&Path>) -> Option<(PathBuf, u32)> {
+    let user = mount.user?;
+    let place = match control {
+        Some(path) => path.with_file_name(Purpose::Upgrades.name(path.file_name()?)),
+        None => socket::find(
+            user,
+            &Purpose::Upgrades
+                .name(file_name(mount.device).as_ref())
+                .to_string_lossy(),
+        ),
+    };
+    Some((place, user))
+}
+
 /// Connects to a socket, which must belong to `user`, as must its server, or to root.
-fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> {
+pub(crate) fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> {
     // Opened first, then checked and connected to by descriptor: a path could be replaced in between.
     let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
     let file = rustix::fs::open(socket, flags, Mode::empty())?;
@@ -152,22 +173,21 @@ pub(crate) fn exchange(
     command: &Command,
     timeout: Duration,
 ) -> io::Result<Vec<u8>> {
-    let slow = |error: io::Error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            let seconds = timeout.as_secs();
-            let why = "the source may not respond to the server";
-            io::Error::other(format!("no reply within {seconds} s: {why}"))
-        }
-        _ => error,
-    };
+    let slow = slow_after(timeout);
     stream
         .write_all(command.encode().as_bytes())
         .map_err(slow)?;
+    receive_line(stream, timeout)
+}
+
+/// Receives a line. The socket has the same timeout.
+pub(crate) fn receive_line(mut stream: &UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {
+    let slow = slow_after(timeout);
     let deadline = Instant::now() + timeout;
     let mut line = Vec::new();
     let mut chunk = [0; 4096];
     loop {
-        match stream.read(&mut chunk).map_err(slow)? {
+        match stream.read(&mut chunk).map_err(&slow)? {
             0 => return Err(io::Error::other("the server closed the connection")),
             count => line.extend_from_slice(&chunk[..count]),
         }
@@ -181,5 +201,16 @@ pub(crate) fn exchange(
         if Instant::now() > deadline {
             return Err(slow(io::ErrorKind::WouldBlock.into()));
         }
+    }
+}
+
+fn slow_after(timeout: Duration) -> impl Fn(io::Error) -> io::Error {
+    move |error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let seconds = timeout.as_secs();
+            let why = "the source may not respond to the server";
+            io::Error::other(format!("no reply within {seconds} s: {why}"))
+        }
+        _ => error,
     }
 }
