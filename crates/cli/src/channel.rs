@@ -201,9 +201,9 @@ pub(crate) fn packets_to_thread(
 /// Threads with one end of a packet socket.
 static SERVING: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until such threads have ended, because the other ends are closed; not longer than a second.
-pub(crate) fn wait_for_threads() {
-    let deadline = Instant::now() + Duration::from_secs(1);
+/// Waits until such threads have ended, because the other ends are closed; not longer than this time.
+pub(crate) fn wait_for_threads(time: Duration) {
+    let deadline = Instant::now() + time;
     while SERVING.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -20,6 +20,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,9 @@ fn start_auto_unmount_again(supervisor: &MountSupervisor) -> Option<AutoUnmount>
 
 /// For a worker of the new program to begin. Callers wait meanwhile.
 const PROVING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For what is written to logs.
+const LOGS_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl MountSupervisor {
     /// Begins to upgrade, or says why not.
@@ -196,8 +200,13 @@ impl MountSupervisor {
         self.end_worker();
         // It would take the end of this program for its death.
         let auto_unmount = self.auto_unmount.take().map(drop);
-        // What they write for the dead worker.
-        wait_for_threads();
+        // They may write an audit record for a dead worker; those of one that is left behind do not end.
+        let are_left = !self.worker.has_ended_within(Duration::ZERO) || !self.left.is_empty();
+        wait_for_threads(if are_left {
+            LOGS_TIMEOUT / 50
+        } else {
+            LOGS_TIMEOUT
+        });
         let error = self.execute();
         self.finish_upgrade(Err(format!(
             "cannot execute the new program: {error}; the old one goes on"
@@ -231,7 +240,7 @@ impl MountSupervisor {
         }
         let string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
         let (role, number) = (Role::Supervisor.argument(), theirs.as_raw_fd().to_string());
-        let [source, mountpoint] = self.config.paths().map(|path| path.as_os_str());
+        let [source, mountpoint] = self.config.paths().map(Path::as_os_str);
         let arguments = [
             "thrufs".as_ref(),
             role.as_ref(),
