@@ -78,7 +78,13 @@ fn ask(program: &Path, ours: &OwnedFd, theirs: OwnedFd) -> Result<(), String> {
     let mut answer = [0; REASON_BYTES_MAX];
     let deadline = Some(Instant::now() + CHECK_TIMEOUT);
     let length = match waiting::readable([Some(ours.as_fd())], deadline) {
-        [true] => recv(ours, &mut answer, RecvFlags::DONTWAIT).map_or(0, |(length, _)| length),
+        [true] => {
+            let mut receive = || recv(ours, &mut answer, RecvFlags::DONTWAIT);
+            // A program that has not read all resets the connection: its answer comes after that error.
+            receive()
+                .or_else(|_| receive())
+                .map_or(0, |(length, _)| length)
+        }
         [false] => 0,
     };
     let _ = child.kill();

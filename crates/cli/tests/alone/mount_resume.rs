@@ -32,7 +32,7 @@ fn kill_under_load(options: &str, seconds: u32, pause: Duration) {
     );
     let mounted = ground.mount_in_foreground(&["-o", &options]);
     let (mut kills, mut number) = (0, 0u32);
-    let output = disturbed(&ground, seconds, || {
+    let output = disturbed(&ground, seconds, &[], || {
         // Some while they begin to go on.
         number += 1;
         std::thread::sleep(pause * (number * 37 % 100) / 100);
@@ -50,15 +50,21 @@ fn kill_under_load(options: &str, seconds: u32, pause: Duration) {
     mounted.signal_and_wait(Signal::TERM);
 }
 
-/// Runs programs on the mount for so long, and calls `disturb` meanwhile.
-pub fn disturbed(ground: &Ground, seconds: u32, mut disturb: impl FnMut()) -> Output {
+/// Runs programs on the mount for so long, all or those of these names, and calls `disturb` meanwhile.
+pub fn disturbed(
+    ground: &Ground,
+    seconds: u32,
+    names: &[&str],
+    mut disturb: impl FnMut(),
+) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/mount_resume.py");
     let mut programs = Command::new("python3");
     programs
         .arg(script)
         .arg(&ground.mnt)
         .arg(seconds.to_string())
-        .arg(&ground.src);
+        .arg(&ground.src)
+        .args(names);
     let mut programs = programs.stderr(Stdio::piped()).spawn().unwrap();
     while programs.try_wait().unwrap().is_none() {
         disturb();
