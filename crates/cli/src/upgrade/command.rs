@@ -128,6 +128,10 @@ fn upgrade(
     control: Option<&Path>,
     program: &OwnedFd,
 ) -> Result<(), UpgradeError> {
+    let own = rustix::process::geteuid().as_raw();
+    if let Some(user) = mount.user.filter(|user| own != 0 && *user != own) {
+        return Err(QueryError::OtherUser(path.into(), user).into());
+    }
     let follow = match control {
         Some(_) => OFlags::empty(),
         None => OFlags::NOFOLLOW,
@@ -136,10 +140,6 @@ fn upgrade(
     let reached = place.map(|(place, user)| reach(&place, follow, user));
     let stream = match reached {
         Some(Ok(stream)) => stream,
-        Some(Err(Errno::ACCESS | Errno::PERM)) => {
-            let user = mount.user.unwrap_or_default();
-            return Err(QueryError::OtherUser(path.into(), user).into());
-        }
         _ => return Err(why_not(path, mount, control)),
     };
     let failed = |errno: Errno| QueryError::query(path)(errno);

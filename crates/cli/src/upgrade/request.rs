@@ -8,8 +8,7 @@ use crate::lookup::must_be_regular;
 use crate::mount_table::DeviceNumber;
 use crate::waiting;
 use rustix::fs::{Stat, major, minor};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags, accept_with};
+use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
 use serde_json::json;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -99,13 +98,17 @@ fn reply(mut command: &UnixStream, outcome: Result<(), String>) {
 }
 
 fn receive(command: &UnixStream) -> io::Result<OwnedFd> {
-    may_ask(command)?;
     let deadline = Some(Instant::now() + REQUEST_TIMEOUT);
     let other = || io::Error::other("this is no request of this version of thrufs");
     if !waiting::readable([Some(command.as_fd())], deadline)[0] {
         return Err(other());
     }
     let mut bytes = [0; 64];
+    if let Err(error) = may_ask(command) {
+        // Read all the same, so that the reply arrives: without the descriptor.
+        let _ = recv(command, &mut bytes, RecvFlags::DONTWAIT);
+        return Err(error);
+    }
     let received = fd_passing::receive(command.as_fd(), &mut bytes, RecvFlags::DONTWAIT)?;
     let mut files = received.descriptors.into_iter();
     match (files.next(), files.next()) {
@@ -130,6 +133,8 @@ fn may_ask(command: &UnixStream) -> io::Result<()> {
     };
     match user == own && is_near("mnt") && is_near("user") {
         true => Ok(()),
-        false => Err(Errno::PERM.into()),
+        false => Err(io::Error::other(
+            "only root may, and its user in the mount and user namespace of its server",
+        )),
     }
 }

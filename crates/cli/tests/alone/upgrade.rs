@@ -1,12 +1,15 @@
 //! `thrufs upgrade`: servers go on with another program, and programs do not notice.
 
 use crate::ground::{
-    Ground, THRUFS, WITHOUT_OTHERS, copied_program, fails, run, stderr, succeeded, thrufs, wait_for,
+    Ground, THRUFS, WITHOUT_OTHERS, copied_program, fails, run, stderr, succeeded, thrufs,
+    users_can_mount, wait_for,
 };
 use crate::mount_resume::disturbed;
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, chown};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,6 +168,9 @@ fn what_cannot_resume_is_not_upgraded() {
     ground.assert_serves();
     mounted.ends_by(Signal::TERM);
     fails(&thrufs!("upgrade", &ground.src), 1, "is not a mount point");
+    let socket = ground.path().join("socket");
+    let _share = UnixListener::bind(&socket).unwrap();
+    fails(&thrufs!("upgrade", socket), 1, "it is a share");
     let mounted = ground.mount_in_foreground(&["-o", "resume=1,control=none"]);
     fails(&thrufs!("upgrade", &ground.mnt), 1, "control=none");
     mounted.ends_by(Signal::TERM);
@@ -231,6 +237,50 @@ fn a_program_that_hangs_is_given_up() {
     mounted.ends_by(Signal::TERM);
 }
 
+/// Root may, and the user who mounted, but not from a sandbox.
+#[test]
+fn a_mount_of_an_ordinary_user_is_upgraded_by_its_user() {
+    let Some(ground) = Ground::new() else { return };
+    let test = "upgrade::a_mount_of_an_ordinary_user_is_upgraded_by_its_user";
+    if !users_can_mount(ground.path(), test) {
+        return;
+    }
+    let program = copied_program(ground.path());
+    for directory in [&ground.src, &ground.mnt] {
+        chown(directory, Some(65_534), Some(65_534)).unwrap();
+    }
+    let by = |user: u32, before: &[&str], arguments: &[&str]| {
+        let ids = [format!("--reuid={user}"), format!("--regid={user}")];
+        let mut command = Command::new("env");
+        command
+            .current_dir("/")
+            .args(before)
+            .arg("setpriv")
+            .args(ids);
+        run(command.arg("--clear-groups").arg(&program).args(arguments))
+    };
+    let (src, mnt) = (ground.src.to_str().unwrap(), ground.mnt.to_str().unwrap());
+    succeeded(&by(65_534, &[], &["mount", "-o", "resume=1", src, mnt]));
+    let upgrade = ["upgrade", mnt];
+    let worker = ground.process("--worker");
+    let sandbox = ["unshare", "--mount", "--propagation", "private"];
+    fails(
+        &by(65_534, &sandbox, &upgrade),
+        1,
+        "only root may, and its user",
+    );
+    fails(&by(65_533, &[], &upgrade), 1, "only user 65534, the owner");
+    assert_eq!(ground.process("--worker"), worker);
+    succeeded(&by(65_534, &[], &upgrade));
+    let supervisor = ground.process("--supervisor");
+    assert_served_by(&ground, supervisor, &program);
+    // The command's own program, as root.
+    succeeded(&thrufs!("upgrade", &ground.mnt));
+    assert_served_by(&ground, supervisor, THRUFS.as_ref());
+    succeeded(&by(65_534, &[], &["unmount", mnt]));
+    ground.wait_gone();
+}
+
 /// What the supervisor has beside the session: the policy in force, the deaths, the process that unmounts.
 #[test]
 fn what_a_supervisor_has_is_handed_over() {
@@ -240,13 +290,24 @@ fn what_a_supervisor_has_is_handed_over() {
         let rule = format!("[[rule]]\npath = \"{name}\"\naction = \"hide\"\n");
         fs::write(&policy, rule).unwrap();
     };
-    fs::write(ground.src.join("other"), "").unwrap();
+    for name in ["other", "locked"] {
+        fs::write(ground.src.join(name), "").unwrap();
+    }
     hide("other");
     let options = format!("resume=1,auto_unmount,policy={}", policy.display());
     // In the background.
     succeeded(&ground.mount(&["-o", &options]));
     let supervisor = ground.process("--supervisor");
     let sees = |name: &str| ground.mnt.join(name).exists();
+    // Files that only descriptors of the dead workers have: removed, and locked.
+    let mut options = File::options();
+    let options = options.create_new(true).read(true).write(true);
+    let removed = options.open(ground.mnt.join("removed")).unwrap();
+    removed.write_all_at(b"removed", 0).unwrap();
+    fs::remove_file(ground.mnt.join("removed")).unwrap();
+    let locked = File::open(ground.mnt.join("locked")).unwrap();
+    let beneath = File::open(ground.src.join("locked")).unwrap();
+    locked.try_lock().unwrap();
     let kill_worker = || kill_process(ground.process("--worker"), Signal::KILL).unwrap();
     hide("file");
     for _ in 0..2 {
@@ -254,6 +315,10 @@ fn what_a_supervisor_has_is_handed_over() {
         assert_eq!(ground.process("--supervisor"), supervisor);
         ground.process("--auto-unmount");
         assert!(sees("file") && !sees("other"), "not reloaded");
+        let mut bytes = [0; 7];
+        removed.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"removed");
+        assert!(beneath.try_lock().is_err(), "the lock is held");
     }
     kill_worker();
     ground.assert_serves();
@@ -262,6 +327,7 @@ fn what_a_supervisor_has_is_handed_over() {
     wait_for("the policy to be reloaded", || {
         !sees("file") && sees("other")
     });
+    drop((removed, locked));
     // One death within the minute is survived, and was before the upgrade.
     kill_worker();
     ground.wait_gone();
