@@ -17,6 +17,8 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use thrufs_sys::fd_passing::{self, Received};
 use thrufs_virtio::CALLERS_MAX;
 
@@ -184,8 +186,27 @@ pub(crate) fn packets_to_thread(
     serve: impl FnOnce(OwnedFd) + Send + 'static,
 ) -> io::Result<OwnedFd> {
     let (ours, theirs) = packets()?;
-    start_thread(name, move || serve(ours))?;
+    SERVING.fetch_add(1, Ordering::SeqCst);
+    let started = start_thread(name, move || {
+        serve(ours);
+        SERVING.fetch_sub(1, Ordering::SeqCst);
+    });
+    if let Err(error) = started {
+        SERVING.fetch_sub(1, Ordering::SeqCst);
+        return Err(error);
+    }
     Ok(theirs)
+}
+
+/// Threads with one end of a packet socket.
+static SERVING: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until such threads have ended, because the other ends are closed; not longer than this time.
+pub(crate) fn wait_for_threads(time: Duration) {
+    let deadline = Instant::now() + time;
+    while SERVING.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// An end, at which one of the two is sent and the other received.

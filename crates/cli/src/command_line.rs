@@ -12,6 +12,7 @@ use crate::manual::ManArguments;
 use crate::output::print;
 use crate::policy::PolicyCommand;
 use crate::unmount::UnmountArguments;
+use crate::upgrade::command::{self as upgrade, UpgradeArguments};
 use crate::{
     bench_command, ctl, doctor, draft, explain, install, launch, list, manual, policy, run, share,
     unmount, version, virtiofsd,
@@ -32,6 +33,7 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         .disable_help_subcommand(true)
         .subcommand(launch::command(purpose))
         .subcommand(UnmountArguments::command())
+        .subcommand(UpgradeArguments::command())
         .subcommand(share::launch::command(purpose))
         .subcommand(run::command(purpose))
         .subcommand(DraftCommand::command())
@@ -77,6 +79,7 @@ pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
         "mount" => finish(NAME, launch::run(matches)),
         "share" => finish(NAME, share::launch::run(matches)),
         "unmount" => finish(NAME, unmount::run(parsed(matches))),
+        "upgrade" => finish(NAME, upgrade::run(parsed(matches))),
         "run" => finish(NAME, run::run(matches)),
         "draft" => finish(NAME, draft::run(parsed(matches))),
         "doctor" => finish(NAME, doctor::run(parsed(matches))),

@@ -20,6 +20,20 @@ impl Deaths {
         Deaths { times, most }
     }
 
+    /// How long ago they were, for another program of this process.
+    pub(crate) fn ages(&self) -> Vec<Duration> {
+        self.times.iter().map(Instant::elapsed).collect()
+    }
+
+    /// Those of an earlier program of this process: `ages`, the oldest first.
+    pub(crate) fn resume(most: usize, ages: &[Duration]) -> Deaths {
+        let now = Instant::now();
+        // Before the machine started, none died.
+        let times = ages.iter().filter_map(|age| now.checked_sub(*age));
+        let times = times.collect();
+        Deaths { times, most }
+    }
+
     /// Counts one more.
     ///
     /// # Errors
@@ -52,5 +66,7 @@ mod tests {
         let why = deaths.count().unwrap_err().unwrap();
         assert!(why.contains("died 3 times within a minute"), "{why}");
         assert_eq!(Deaths::new(0).count(), Err(None));
+        let mut next = Deaths::resume(2, &deaths.ages());
+        assert!(next.count().is_err(), "earlier deaths count");
     }
 }

@@ -44,14 +44,30 @@ pub(crate) struct NamedSocket {
     name: OsString,
     /// Directory, for messages.
     path: PathBuf,
-    /// By descriptor, independent of its name.
-    file: OwnedFd,
+    file: SocketFile,
 }
 
-impl Drop for NamedSocket {
+/// The file of a socket, by descriptor and so independent of its name. Removed on drop.
+#[derive(Debug)]
+pub(crate) struct SocketFile(OwnedFd);
+
+impl From<OwnedFd> for SocketFile {
+    /// One that an earlier program of this process has made.
+    fn from(file: OwnedFd) -> SocketFile {
+        SocketFile(file)
+    }
+}
+
+impl AsFd for SocketFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for SocketFile {
     /// Unlinks it, if it still exists.
     fn drop(&mut self) {
-        let Ok(path) = rustix::fs::readlinkat(CWD, descriptor_path(&self.file), Vec::new()) else {
+        let Ok(path) = rustix::fs::readlinkat(CWD, descriptor_path(&self.0), Vec::new()) else {
             return;
         };
         let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
@@ -63,7 +79,7 @@ impl Drop for NamedSocket {
             return;
         };
         let _lock = DirectoryLock::of(parent.as_fd());
-        if is_called(&self.file, parent.as_fd(), name)
+        if is_called(&self.0, parent.as_fd(), name)
             && let Err(errno) = rustix::fs::unlinkat(&parent, name, AtFlags::empty())
         {
             tracing::warn!("cannot remove the socket {}: {errno}", path.display());
@@ -77,7 +93,7 @@ impl NamedSocket {
     pub(crate) fn make(
         directory: OwnedFd,
         path: PathBuf,
-        passing: &str,
+        passing: &OsStr,
         wanted: Option<&OsStr>,
     ) -> Result<(NamedSocket, OwnedFd), SocketError> {
         let name = OsString::from(passing);
@@ -94,7 +110,7 @@ impl NamedSocket {
             directory,
             name,
             path,
-            file,
+            file: file.into(),
         };
         Ok((made, listener))
     }
@@ -103,6 +119,11 @@ impl NamedSocket {
     pub(crate) fn identity(&self) -> Option<(u64, u64)> {
         let stat = rustix::fs::fstat(&self.file).ok()?;
         Some((stat.st_dev, stat.st_ino))
+    }
+
+    /// Its file alone.
+    pub(crate) fn into_file(self) -> SocketFile {
+        self.file
     }
 
     /// Lets a group connect.
@@ -115,7 +136,7 @@ impl NamedSocket {
         let group = Some(rustix::fs::Gid::from_raw(group));
         rustix::fs::chownat(&self.file, "", None, group, AtFlags::EMPTY_PATH).map_err(&failed)?;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
-        Ok(rustix::fs::chmod(descriptor_path(&self.file), mode).map_err(failed)?)
+        Ok(rustix::fs::chmod(descriptor_path(&self.file.0), mode).map_err(failed)?)
     }
 
     /// Renames it to its final name. With `unless_used`, only a stale socket is replaced.

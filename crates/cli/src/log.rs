@@ -202,6 +202,13 @@ impl Log {
         }
     }
 
+    /// Goes on where an earlier program of this process has logged.
+    pub(crate) fn resume(config: &ServerConfig) -> Result<Log, StartupError> {
+        begin_in_worker(config)?;
+        let (file, null) = (None, None);
+        Ok(Log { file, null })
+    }
+
     /// Redirects standard output and error, which belong to the launcher's user.
     pub(crate) fn leave_the_terminal(&self) -> Result<(), StartupError> {
         let Some(null) = &self.null else {

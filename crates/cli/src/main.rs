@@ -7,6 +7,7 @@
 //! | `arguments` | arguments that several commands have |
 //! | `manual`, `version` | the manual pages; `--version` |
 //! | `install` | what an installation has, and where |
+//! | `upgrade` | another program for a running server |
 //! | `launch`, `remount`, `unmount`, `doctor`, `explain`, `ctl`, `list`, `policy`, `share` | the commands |
 //! | `run` | a command in a sandbox: the runner, the sandbox, its process 1 |
 //! | `virtiofsd` | the command line of virtiofsd |
@@ -76,6 +77,7 @@ mod supervisor;
 mod systemd;
 mod task;
 mod unmount;
+mod upgrade;
 mod version;
 mod virtiofsd;
 mod waiting;
@@ -102,7 +104,13 @@ fn main() -> ExitCode {
         .get(1)
         .and_then(|first| Role::from_argument(first))
     {
-        Some(Role::Supervisor) => return supervisor::main(),
+        Some(Role::Supervisor) => {
+            return match arguments.get(4) {
+                Some(number) => supervisor::upgrade::main(number),
+                None => supervisor::main(),
+            };
+        }
+        Some(Role::UpgradeCheck) => return upgrade::check::main(),
         Some(Role::Worker) => return worker::main(),
         Some(Role::ShareWorker) => return share::worker::main(),
         Some(Role::AutoUnmount) => return auto_unmount::main(),

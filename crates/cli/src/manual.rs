@@ -16,10 +16,10 @@ macro_rules! sources {
 }
 
 /// File names and sources. The first is of the benchmark.
-const PAGES: [(&str, &str); 15] = sources! {
+const PAGES: [(&str, &str); 16] = sources! {
     "thrufs-bench.1" "thrufs.1" "thrufs-mount.1" "thrufs-share.1" "thrufs-run.1" "thrufs-draft.1"
     "thrufs-virtiofsd.1"
-    "thrufs-unmount.1" "thrufs-doctor.1" "thrufs-policy.1" "thrufs-explain.1" "thrufs-ctl.1"
+    "thrufs-unmount.1" "thrufs-upgrade.1" "thrufs-doctor.1" "thrufs-policy.1" "thrufs-explain.1" "thrufs-ctl.1"
     "thrufs-list.1"
     "thrufs-install.1" "mount.thrufs.8"
 };
@@ -31,7 +31,7 @@ const EXIT_STATUS: &str = include_str!("../manual/parts/exit-status.man");
 const CONTROL: &str = include_str!("../manual/parts/control.man");
 
 /// File name and text of every page.
-pub(crate) fn pages() -> [(&'static str, String); 15] {
+pub(crate) fn pages() -> [(&'static str, String); 16] {
     PAGES.map(|(name, source)| (name, page(source)))
 }
 

@@ -3,6 +3,7 @@
 //! A mount is identified by the device number of its file system, which is unique while it exists, and by its
 //! source: the number of one that has ended is the next one's. Its path can be covered, moved or bound.
 
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -13,7 +14,7 @@ use std::str::FromStr;
 use thrufs_sys::mount::unescape_field;
 
 /// The device number of a mounted file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceNumber {
     pub(crate) major: u32,
     /// For FUSE, the connection's number.
@@ -21,7 +22,7 @@ pub(crate) struct DeviceNumber {
 }
 
 /// A mounted FUSE file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FuseFileSystem {
     pub(crate) device: DeviceNumber,
     /// What is mounted, in words.

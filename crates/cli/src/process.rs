@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thrufs_sys::apart::Apart;
@@ -30,8 +30,11 @@ const EXIT_INTERVAL: Duration = Duration::from_millis(100);
 /// Its argument is `--` and its name, and not in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
-    /// Holds the device, mounts and unmounts.
+    /// Holds the device, mounts and unmounts. With the number of a descriptor: goes on as the supervisor that this
+    /// process was ([`upgrade`](crate::upgrade)).
     Supervisor,
+    /// Whether this program could go on so.
+    UpgradeCheck,
     Worker,
     /// Serves one guest.
     ShareWorker,
@@ -44,7 +47,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    fn argument(self) -> String {
+    pub(crate) fn argument(self) -> String {
         let name = self.to_possible_value().expect("none is left out");
         format!("--{}", name.get_name())
     }
@@ -56,7 +59,8 @@ impl Role {
     /// Whether it gets its own PID namespace. Only root can create one; an ordinary user's process cannot
     /// affect those of other users.
     fn is_alone(self) -> bool {
-        self != Role::Supervisor && rustix::process::geteuid().is_root()
+        !matches!(self, Role::Supervisor | Role::UpgradeCheck)
+            && rustix::process::geteuid().is_root()
     }
 
     pub(crate) fn from_argument(argument: &OsStr) -> Option<Role> {
@@ -111,10 +115,17 @@ fn spawn_alone(mut command: Command) -> io::Result<Child> {
     started.map_err(|_| io::Error::other("the thread that starts a process panicked"))?
 }
 
+/// The running program, even if its file was replaced.
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// `descriptors`: its end of the channel, and of a worker its log.
-fn spawn(role: Role, paths: [&Path; 2], descriptors: Vec<OwnedFd>) -> io::Result<Child> {
-    // The running program, even if its file was replaced.
-    let mut command = Command::new("/proc/self/exe");
+fn spawn(
+    program: &Path,
+    role: Role,
+    paths: [&Path; 2],
+    descriptors: Vec<OwnedFd>,
+) -> io::Result<Child> {
+    let mut command = Command::new(program);
     command.arg0("thrufs").arg(role.argument()).args(paths);
     let mut descriptors = descriptors.into_iter();
     if let Some(theirs) = descriptors.next() {
@@ -156,7 +167,16 @@ impl Process {
     pub(crate) const SOURCES: usize = 3;
 
     pub(crate) fn start(role: Role, paths: [&Path; 2]) -> io::Result<Process> {
-        Process::start_by(role, |descriptors| spawn(role, paths, descriptors))
+        Process::start_program(OWN_PROGRAM.as_ref(), role, paths)
+    }
+
+    /// As [`start`](Self::start), of another program.
+    pub(crate) fn start_program(
+        program: &Path,
+        role: Role,
+        paths: [&Path; 2],
+    ) -> io::Result<Process> {
+        Process::start_by(role, |descriptors| spawn(program, role, paths, descriptors))
     }
 
     /// As [`start`](Self::start), where no descriptor of a peer is open.
@@ -168,7 +188,9 @@ impl Process {
         let [one, other] = paths.map(Path::to_owned);
         Process::start_by(role, |descriptors| {
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            apart.call(&descriptors, move |them| spawn(role, [&one, &other], them))?
+            apart.call(&descriptors, move |them| {
+                spawn(OWN_PROGRAM.as_ref(), role, [&one, &other], them)
+            })?
         })
     }
 
@@ -342,7 +364,7 @@ pub(crate) fn start_inheriting(
     // Inherited by this child alone, if no other thread starts one now.
     let channel = channel.as_fd().try_clone_to_owned()?;
     rustix::io::fcntl_setfd(&channel, FdFlags::empty())?;
-    let mut child = Command::new("/proc/self/exe");
+    let mut child = Command::new(OWN_PROGRAM);
     child
         .arg0("thrufs")
         .arg(role.argument())
@@ -350,6 +372,13 @@ pub(crate) fn start_inheriting(
         .arg("--")
         .args(command);
     child.spawn()
+}
+
+/// Starts this or another program with a socket as standard input, and without other standard files.
+pub(crate) fn start_with_socket(program: &Path, role: Role, socket: OwnedFd) -> io::Result<Child> {
+    let mut child = Command::new(program);
+    child.arg0("thrufs").arg(role.argument()).stdin(socket);
+    child.stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
 /// Whether all threads of a process have PF_EXITING set.

@@ -12,10 +12,13 @@
 //!
 //! All workers use the same end, one after the other. If one dies while it receives, the rest stays in
 //! the socket; the next distinguishes it by the number.
+//!
+//! The supervisor hands the store over to the next program of its process ([`upgrade`](crate::upgrade)): the
+//! descriptors, and both ends of the socket with what is in it.
 
 use crate::channel::packets;
 use crate::task::{Joined, start_thread};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -23,6 +26,7 @@ use rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs_hostdir::Strongbox;
 use thrufs_sys::fd_passing;
@@ -78,20 +82,47 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
 pub(crate) struct Store {
     /// The workers' end of the socket.
     socket: OwnedFd,
-    /// It ends when that is shut down, and closes what is stored.
+    ours: Arc<OwnedFd>,
+    stored: Arc<Mutex<Stored>>,
+    /// It ends when the socket is shut down.
     _thread: Joined,
 }
 
+pub(crate) type Stored = HashMap<u64, OwnedFd>;
+
 impl Store {
     pub(crate) fn start(machines_max: usize) -> io::Result<Store> {
+        Store::resume(machines_max, packets()?.into(), Stored::new())
+    }
+
+    /// Goes on with the two ends of the socket, the workers' last, and with what was stored.
+    pub(crate) fn resume(
+        machines_max: usize,
+        [ours, socket]: [OwnedFd; 2],
+        stored: Stored,
+    ) -> io::Result<Store> {
         let kept_max = kept_max(machines_max);
-        let (ours, socket) = packets()?;
-        let keep = move || keep(&ours, kept_max);
+        let (ours, stored) = (Arc::new(ours), Arc::new(Mutex::new(stored)));
+        let (received, kept) = (Arc::clone(&ours), Arc::clone(&stored));
+        let keep = move || keep(&received, kept_max, &kept);
         let thread = start_thread("thrufs-strongbox", keep)?.into();
         Ok(Store {
             socket,
+            ours,
+            stored,
             _thread: thread,
         })
+    }
+
+    /// The supervisor's end of the socket.
+    pub(crate) fn end(&self) -> &OwnedFd {
+        &self.ours
+    }
+
+    /// What is stored, once all is that workers have sent until now.
+    pub(crate) fn stored(&self) -> MutexGuard<'_, Stored> {
+        settle(self.socket.as_fd());
+        self.stored.lock()
     }
 }
 
@@ -108,9 +139,9 @@ impl Drop for Store {
     }
 }
 
-fn keep(workers: &OwnedFd, kept_max: usize) {
-    let mut kept: HashMap<u64, OwnedFd> = HashMap::new();
+fn keep(workers: &OwnedFd, kept_max: usize, kept: &Mutex<Stored>) {
     while let Ok(Some((word, key, file))) = receive(workers.as_fd()) {
+        let mut kept = kept.lock();
         match (word, file) {
             (KEEP, Some(file)) if kept.len() < kept_max || kept.contains_key(&key) => {
                 kept.insert(key, file);
@@ -120,7 +151,7 @@ fn keep(workers: &OwnedFd, kept_max: usize) {
             (SETTLE, pipe) => drop(pipe),
             (TAKE, _) => {
                 let _ = send(workers.as_fd(), BEGIN, key, None);
-                for (key, file) in &kept {
+                for (key, file) in &*kept {
                     if send(workers.as_fd(), KEEP, *key, Some(file.as_fd())).is_err() {
                         return;
                     }
@@ -129,6 +160,21 @@ fn keep(workers: &OwnedFd, kept_max: usize) {
             }
             _ => {}
         }
+    }
+    // Nobody waits for what is not received any more.
+    let _ = shutdown(workers, Shutdown::Both);
+    while let Ok(Some(_)) = receive(workers.as_fd()) {}
+}
+
+/// Waits until what was sent before is done.
+fn settle(socket: BorrowedFd<'_>) {
+    let Ok((end, pipe)) = pipe_with(PipeFlags::CLOEXEC) else {
+        return;
+    };
+    let sent = send(socket, SETTLE, 0, Some(pipe.as_fd()));
+    drop(pipe);
+    if sent.is_ok() {
+        let _ = rustix::io::read(&end, &mut [0]);
     }
 }
 
@@ -185,14 +231,7 @@ impl Strongbox for OfSupervisor {
     }
 
     fn settle(&self) {
-        let Ok((end, pipe)) = pipe_with(PipeFlags::CLOEXEC) else {
-            return;
-        };
-        let sent = send(self.socket.as_fd(), SETTLE, 0, Some(pipe.as_fd()));
-        drop(pipe);
-        if sent.is_ok() {
-            let _ = rustix::io::read(&end, &mut [0]);
-        }
+        settle(self.socket.as_fd());
     }
 
     fn take(&self) -> Vec<(u64, OwnedFd)> {

@@ -12,6 +12,7 @@ mod given;
 mod resume;
 mod stop;
 mod stuck;
+pub(crate) mod upgrade;
 
 pub(crate) use stop::signal_name;
 
@@ -19,21 +20,26 @@ use crate::auto_unmount::AutoUnmount;
 use crate::callers;
 use crate::channel::{Notice, Order, ToParent};
 use crate::config::{MountConfig, ServerConfig};
-use crate::control::socket::{ControlSocket, file_name};
+use crate::control::socket::{ControlSocket, Purpose, file_name};
 use crate::error::{StartupError, system};
+use crate::listening::SocketFile;
 use crate::log::Log;
 use crate::mount_table;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, MountTarget};
 use crate::policy_file::PolicyFiles;
-use crate::process::{Process, Role};
+use crate::process::{OWN_PROGRAM, Process, Role};
 use crate::systemd;
 use crate::task::Task;
+use crate::upgrade::check::Upgrade;
+use crate::upgrade::request::Request;
 use crate::watcher::receive_setup;
 use given::Given;
 use rustix::fs::{Mode, OFlags};
+use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,11 +71,20 @@ struct MountSupervisor {
     announced: bool,
     /// A signal while the mount may exist, but not all events of that have arrived.
     early_signal: Option<i32>,
-    /// Removed on drop.
-    control: Option<ControlSocket>,
+    /// Not published yet.
+    control: Vec<ControlSocket>,
+    /// Those that are, removed on drop.
+    socket_files: Vec<SocketFile>,
+    /// The listening socket for upgrades.
+    upgrades: Option<OwnedFd>,
+    upgrade: Option<Upgrade>,
+    /// Where to reply once this program serves, after an upgrade to it.
+    command: Option<OwnedFd>,
     given: Given,
     /// Killed workers of which something may be stuck in the kernel.
     left: Vec<Process>,
+    /// The same, of an earlier program of this process.
+    left_earlier: Vec<Pid>,
     /// When a worker that is to go on has to have begun.
     begins_until: Option<Instant>,
     /// Otherwise it reloads the policy.
@@ -86,6 +101,7 @@ enum MountEvent {
     TaskDone,
     /// The launcher got no reply from the mount, or died while mounting.
     Abandoned,
+    Upgrade(Request),
     Deadline,
 }
 
@@ -148,7 +164,13 @@ impl MountSupervisor {
         launcher: Option<Arc<ToParent>>,
     ) -> Result<MountSupervisor, MountCommandError> {
         let (log, signals) = begin(&config.server)?;
-        let (control, listener) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
+        let make = |purpose| ControlSocket::make_if_possible(&config.server.control, purpose);
+        let (queries, listener) = make(Purpose::Queries)?.unzip();
+        let upgrades = match config.server.deaths_max {
+            0 => None,
+            _ => make(Purpose::Upgrades)?,
+        };
+        let (for_upgrades, upgrades) = upgrades.unzip();
         let privileged = mounting::is_privileged();
         let mut target = MountTarget {
             mountpoint: config.mountpoint.clone(),
@@ -164,7 +186,8 @@ impl MountSupervisor {
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
             let mut given = Given::new(&config, sources, listener, policy)?;
             let (orders, sources) = given.orders()?;
-            let worker = start_worker(&config, &device, sources, orders)?;
+            let program = OWN_PROGRAM.as_ref();
+            let worker = start_worker(program, &config, &device, sources, orders)?;
             Ok((auto_unmount, worker, given))
         });
         let (auto_unmount, worker, given) = started.inspect_err(|_| {
@@ -185,16 +208,21 @@ impl MountSupervisor {
             launcher,
             announced: false,
             early_signal: None,
-            control,
+            control: queries.into_iter().chain(for_upgrades).collect(),
+            socket_files: Vec::new(),
+            upgrades,
+            upgrade: None,
+            command: None,
             given,
             left: Vec::new(),
+            left_earlier: Vec::new(),
             begins_until: None,
             ends_on_hangup: ends_on_hangup(),
         };
         let mut mounting = None;
         match supervisor.mount(place, &mut mounting) {
             Ok(()) => {
-                supervisor.publish_control_socket();
+                supervisor.publish_control_sockets();
                 Ok(supervisor)
             }
             Err(error) => {
@@ -259,7 +287,7 @@ impl MountSupervisor {
                     let mountpoint = self.config.mountpoint.clone();
                     return Err(MountCommandError::NoAnswer(START_TIMEOUT, mountpoint));
                 }
-                MountEvent::Signal(_) | MountEvent::Worker(_) => {}
+                MountEvent::Signal(_) | MountEvent::Worker(_) | MountEvent::Upgrade(_) => {}
             }
         }
         if let Some(bytes) = self.config.serving.max_readahead {
@@ -269,15 +297,17 @@ impl MountSupervisor {
         Ok(())
     }
 
-    fn publish_control_socket(&mut self) {
-        let Some(control) = self.control.take() else {
-            return;
-        };
-        match &self.target.mounted {
-            Some(mounted) => self.control = control.published(file_name(mounted.device)),
-            None => tracing::warn!(
-                "no control socket: the mount is not in the mount table (is /proc mounted?)"
-            ),
+    fn publish_control_sockets(&mut self) {
+        for control in std::mem::take(&mut self.control) {
+            let Some(mounted) = &self.target.mounted else {
+                tracing::warn!(
+                    "no control socket: the mount is not in the mount table (is /proc mounted?)"
+                );
+                return;
+            };
+            let published = control.published(file_name(mounted.device));
+            let file = published.map(ControlSocket::into_file);
+            self.socket_files.extend(file);
         }
     }
 
@@ -362,7 +392,11 @@ impl MountSupervisor {
             return self.stop(number);
         }
         loop {
-            match self.next_event(None, self.begins_until) {
+            let waits_for = self.upgrade.as_ref().and_then(Upgrade::waits_for);
+            // A copy: it is of this value, which the event changes.
+            let task = waits_for.and_then(|task| task.try_clone_to_owned().ok());
+            let task = task.as_ref().map(AsFd::as_fd);
+            match self.next_event(task, self.begins_until) {
                 MountEvent::Signal(SIGUSR1) => {
                     let _ = self.worker.channel.send(&Order::Statistics);
                 }
@@ -374,17 +408,25 @@ impl MountSupervisor {
                 MountEvent::Signal(number) | MountEvent::Worker(Notice::Signalled(number)) => {
                     return self.stop(number);
                 }
+                MountEvent::WorkerEnded if self.go_back("ended before it served") => {}
                 MountEvent::WorkerEnded if self.resume() => {}
                 MountEvent::WorkerEnded => return self.on_worker_exit(),
                 MountEvent::WorkerStuck => return self.on_stuck(),
                 MountEvent::Abandoned => return self.stop_at_once("the mount does not answer"),
-                MountEvent::Worker(Notice::Ready) => self.begins_until = None,
-                MountEvent::Worker(Notice::Failed(why)) => tracing::error!("{why}"),
+                MountEvent::Worker(Notice::Ready) => self.on_begun(),
+                MountEvent::Worker(Notice::Failed(why)) => {
+                    tracing::error!("{why}");
+                    if let Some(upgrade) = &mut self.upgrade {
+                        upgrade.failure = Some(why);
+                    }
+                }
                 MountEvent::Worker(message) => {
                     tracing::debug!(?message, "unexpected worker message");
                 }
+                MountEvent::Deadline if self.go_back("does not serve in time") => {}
                 MountEvent::Deadline => self.on_late_begin(),
-                MountEvent::TaskDone => {}
+                MountEvent::Upgrade(request) => self.begin_upgrade(request),
+                MountEvent::TaskDone => self.on_checked(),
             }
         }
     }
@@ -408,7 +450,15 @@ impl MountSupervisor {
 
 /// Starts the log of a supervisor, and blocks the signals that it reads.
 pub(crate) fn begin(server: &ServerConfig) -> Result<(Log, SignalFd), StartupError> {
-    let log = Log::begin(server)?;
+    begin_with(Log::begin(server)?)
+}
+
+/// The same, where an earlier program of this process has begun.
+fn begin_again(server: &ServerConfig) -> Result<(Log, SignalFd), StartupError> {
+    begin_with(Log::resume(server)?)
+}
+
+fn begin_with(log: Log) -> Result<(Log, SignalFd), StartupError> {
     let _ = rustix::thread::set_name(c"thrufs");
     // The working directory must not keep a mount busy.
     std::env::set_current_dir("/").map_err(system("change to /"))?;
@@ -426,15 +476,16 @@ pub(crate) fn ends_on_hangup() -> bool {
         && ignored.is_none_or(|set| set & 1 << (SIGHUP - 1) == 0)
 }
 
-/// Starts the worker of a mount. `sources` are as for [`run`]; `orders` come before [`Order::Serve`].
+/// Starts the worker of a mount, of this program or another. `sources` are as for [`run`]; `orders` come before [`Order::Serve`].
 pub(crate) fn start_worker(
+    program: &Path,
     config: &MountConfig,
     device: &OwnedFd,
     sources: Vec<OwnedFd>,
     orders: Vec<Order>,
 ) -> Result<Process, StartupError> {
-    let worker =
-        Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
+    let worker = Process::start_program(program, Role::Worker, config.paths())
+        .map_err(system("start the worker"))?;
     let about = callers::begin().map_err(system("create a socket for the worker"))?;
     let device = device.try_clone().map_err(system("duplicate the device"))?;
     let all = [device].into_iter().chain(sources).collect();

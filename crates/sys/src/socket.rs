@@ -19,19 +19,14 @@ use std::os::fd::{AsFd, AsRawFd};
 /// # Errors
 /// EINVAL should the kernel return another length.
 pub fn peer_user(socket: impl AsFd) -> Result<u32> {
-    Ok(peer(socket)?.uid)
+    peer(socket).map(|(user, _)| user)
 }
 
-/// The process that did so, as this process sees it; `None` from another PID namespace.
+/// As [`peer_user`], with the process; 0 for one that this process does not see.
 ///
 /// # Errors
 /// As [`peer_user`].
-pub fn peer_process(socket: impl AsFd) -> Result<Option<i32>> {
-    let process = peer(socket)?.pid;
-    Ok((process > 0).then_some(process))
-}
-
-fn peer(socket: impl AsFd) -> Result<libc::ucred> {
+pub fn peer(socket: impl AsFd) -> Result<(u32, i32)> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -52,7 +47,7 @@ fn peer(socket: impl AsFd) -> Result<libc::ucred> {
     };
     check_int(answer)?;
     if length == whole {
-        Ok(peer)
+        Ok((peer.uid, peer.pid))
     } else {
         Err(Errno::INVAL)
     }

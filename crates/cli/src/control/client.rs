@@ -6,9 +6,10 @@
 use super::finding::Located;
 use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
 use super::query_error::QueryError;
-use super::socket::{self, file_name, file_name_of_share};
+use super::socket::{self, Purpose, file_name, file_name_of_share};
 use crate::listening::is_socket;
 use crate::lookup::descriptor_path;
+use crate::mount_table::Mount;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -20,10 +21,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thrufs_hostdir::printable;
-use thrufs_sys::socket::{peer_process, peer_user};
+use thrufs_sys::socket::{peer, peer_user};
 
 /// The server may have to access a source on a slow network.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Queries the server of the mount that `path` is on, through its usual socket or the given one.
 pub(crate) fn ask(
@@ -103,7 +104,12 @@ fn place_of(socket: Option<&Path>, user: u32, usual: &str) -> (PathBuf, OFlags) 
 
 fn exchange_with(path: &Path, stream: &UnixStream, command: &Command) -> Result<Value, QueryError> {
     let line = exchange(stream, command, TIMEOUT).map_err(QueryError::query(path))?;
-    match Reply::decode(&line) {
+    result(path, &line)
+}
+
+/// The result in a reply.
+pub(crate) fn result(path: &Path, line: &[u8]) -> Result<Value, QueryError> {
+    match Reply::decode(line) {
         Ok(Reply::Result(value)) => Ok(value),
         Ok(Reply::Error(refusal)) => Err(QueryError::Refused {
             path: path.into(),
@@ -139,7 +145,7 @@ pub(crate) fn meet(socket: &Path, user: u32, time: Duration) -> Result<Met, Errn
     let line = exchange(&stream, &Command::Statistics, time).ok();
     let reply = line.and_then(|line| Reply::decode(&line).ok());
     Ok(Met {
-        process: peer_process(&stream).ok().flatten(),
+        process: peer(&stream).ok().map(|it| it.1).filter(|it| *it > 0),
         statistics: match reply {
             Some(Reply::Result(value)) => Some(value),
             Some(Reply::Error(_)) | None => None,
@@ -163,8 +169,28 @@ fn not_on_thrufs(path: &Path, located: &Located) -> QueryError {
     }
 }
 
+/// The socket beside that for queries, at which the supervisor of a mount is given another program; and its owner.
+pub(crate) fn upgrades_of(mount: &Mount, control: Option<&Path>) -> Option<(PathBuf, u32)> {
+    let user = mount.user?;
+    let place = match control {
+        Some(path) => path.with_file_name(Purpose::Upgrades.name(path.file_name()?)),
+        None => socket::find(
+            user,
+            &Purpose::Upgrades
+                .name(file_name(mount.device).as_ref())
+                .to_string_lossy(),
+        ),
+    };
+    Some((place, user))
+}
+
 /// Connects to a socket, which must belong to `user`, as must its server, or to root.
-fn reach(socket: &Path, follow: OFlags, user: u32, time: Duration) -> Result<UnixStream, Errno> {
+pub(crate) fn reach(
+    socket: &Path,
+    follow: OFlags,
+    user: u32,
+    time: Duration,
+) -> Result<UnixStream, Errno> {
     // Opened first, then checked and connected to by descriptor: a path could be replaced in between.
     let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
     let file = rustix::fs::open(socket, flags, Mode::empty())?;
@@ -194,31 +220,21 @@ pub(crate) fn exchange(
     command: &Command,
     timeout: Duration,
 ) -> io::Result<Vec<u8>> {
+    let slow = slow_after(timeout);
     stream
         .write_all(command.encode().as_bytes())
-        .map_err(|error| slow(error, timeout))?;
+        .map_err(slow)?;
     receive_line(stream, timeout)
-}
-
-fn slow(error: io::Error, timeout: Duration) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            let seconds = timeout.as_secs();
-            let why = "the source may not respond to the server";
-            io::Error::other(format!("no reply within {seconds} s: {why}"))
-        }
-        _ => error,
-    }
 }
 
 /// Receives a line, or the rest of one. The socket has the same timeout.
 pub(crate) fn receive_line(mut stream: &UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {
-    let slow = |error: io::Error| slow(error, timeout);
+    let slow = slow_after(timeout);
     let deadline = Instant::now() + timeout;
     let mut line = Vec::new();
     let mut chunk = [0; 4096];
     loop {
-        match stream.read(&mut chunk).map_err(slow)? {
+        match stream.read(&mut chunk).map_err(&slow)? {
             0 => return Err(io::Error::other("the server closed the connection")),
             count => line.extend_from_slice(&chunk[..count]),
         }
@@ -232,5 +248,16 @@ pub(crate) fn receive_line(mut stream: &UnixStream, timeout: Duration) -> io::Re
         if Instant::now() > deadline {
             return Err(slow(io::ErrorKind::WouldBlock.into()));
         }
+    }
+}
+
+fn slow_after(timeout: Duration) -> impl Fn(io::Error) -> io::Error {
+    move |error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let seconds = timeout.as_secs();
+            let why = "the source may not respond to the server";
+            io::Error::other(format!("no reply within {seconds} s: {why}"))
+        }
+        _ => error,
     }
 }

@@ -10,13 +10,13 @@
 
 use crate::config::ControlLocation;
 use crate::error::{StartupError, system_at};
-use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_left, is_socket};
+use crate::listening::{DirectoryLock, NamedSocket, SocketError, SocketFile, is_left, is_socket};
 use crate::lookup;
 use crate::mount_table::{self, DeviceNumber};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::cmp::Reverse;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,27 @@ pub(crate) enum ControlSocketError {
 
 pub(crate) fn file_name(device: DeviceNumber) -> String {
     format!("{}-{}{SUFFIX}", device.major, device.minor)
+}
+
+/// What a server listens for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// Queries, which a worker answers.
+    Queries,
+    /// Another program for the server ([`upgrade`](crate::upgrade)), which the supervisor receives.
+    Upgrades,
+}
+
+impl Purpose {
+    /// The name of the socket, beside the one for queries.
+    pub(crate) fn name(self, of_queries: &OsStr) -> OsString {
+        let mut name = OsString::from(match self {
+            Purpose::Queries => "",
+            Purpose::Upgrades => "upgrade-",
+        });
+        name.push(of_queries);
+        name
+    }
 }
 
 /// The file name for the share with this listening socket.
@@ -124,6 +145,7 @@ pub(crate) struct ControlSocket {
     socket: NamedSocket,
     /// The name of the option `control`.
     asked: Option<OsString>,
+    purpose: Purpose,
 }
 
 impl ControlSocket {
@@ -131,6 +153,7 @@ impl ControlSocket {
     /// `control=none`.
     pub(crate) fn make(
         choice: &ControlLocation,
+        purpose: Purpose,
     ) -> Result<Option<(ControlSocket, OwnedFd)>, ControlSocketError> {
         let (path, asked) = match choice {
             ControlLocation::None => return Ok(None),
@@ -159,16 +182,23 @@ impl ControlSocket {
         if asked.is_none() {
             remove_leftovers(directory.as_fd(), &path);
         }
-        let passing = format!("new-{}{SUFFIX}", std::process::id());
+        let asked = asked.map(|name| purpose.name(&name));
+        let passing = purpose.name(format!("new-{}{SUFFIX}", std::process::id()).as_ref());
         let (socket, listener) = NamedSocket::make(directory, path, &passing, asked.as_deref())?;
-        Ok(Some((ControlSocket { socket, asked }, listener)))
+        let made = ControlSocket {
+            socket,
+            asked,
+            purpose,
+        };
+        Ok(Some((made, listener)))
     }
 
     /// As [`make`](Self::make), but a failure is logged unless a path was given.
     pub(crate) fn make_if_possible(
         choice: &ControlLocation,
+        purpose: Purpose,
     ) -> Result<Option<(ControlSocket, OwnedFd)>, ControlSocketError> {
-        match ControlSocket::make(choice) {
+        match ControlSocket::make(choice, purpose) {
             Err(error) if matches!(choice, ControlLocation::At(_)) => Err(error),
             Err(error) => {
                 tracing::warn!("no control socket: {error}");
@@ -185,8 +215,14 @@ impl ControlSocket {
         published.is_ok().then_some(self)
     }
 
+    /// Its file alone, once it is published.
+    pub(crate) fn into_file(self) -> SocketFile {
+        self.socket.into_file()
+    }
+
     fn publish(&mut self, usual: String) -> Result<(), ControlSocketError> {
-        let name = self.asked.clone().unwrap_or_else(|| usual.into());
+        let usual = || self.purpose.name(usual.as_ref());
+        let name = self.asked.clone().unwrap_or_else(usual);
         Ok(self.socket.publish(&name, self.asked.is_some())?)
     }
 }

@@ -7,7 +7,7 @@ use crate::channel::{Notice, Order, ToChild};
 use crate::config::MountConfig;
 use crate::error::system;
 use crate::mount_table;
-use crate::process::{self, Process, ProcessEvent, Role};
+use crate::process::{self, OWN_PROGRAM, Process, ProcessEvent, Role};
 use crate::supervisor;
 use crate::waiting;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -140,7 +140,8 @@ impl Runner {
             };
             let (sources, policy) = (vec![directory.source], vec![directory.policy]);
             let config = &directory.config;
-            let worker = supervisor::start_worker(config, &device, sources, policy)?;
+            let worker =
+                supervisor::start_worker(OWN_PROGRAM.as_ref(), config, &device, sources, policy)?;
             self.workers.push(worker);
         }
         Ok(())

@@ -142,7 +142,9 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<ShareListener
     // that for its front end.
     let pid_file = lock_pid_file(directory.as_fd(), name, path, pid_file)?;
     let passing = format!("share-{}.new", std::process::id());
-    let (socket, listener) = NamedSocket::make(directory, parent.to_owned(), &passing, Some(name))?;
+    let directory_path = parent.to_owned();
+    let (socket, listener) =
+        NamedSocket::make(directory, directory_path, passing.as_ref(), Some(name))?;
     let made = Made {
         socket,
         name: name.to_owned(),

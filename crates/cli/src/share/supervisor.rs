@@ -20,7 +20,7 @@ use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
 use crate::control::server::answer_all;
-use crate::control::socket::{ControlSocket, file_name_of_share};
+use crate::control::socket::{ControlSocket, Purpose, file_name_of_share};
 use crate::error::system;
 use crate::foreign::Foreign;
 use crate::log::{self, Log};
@@ -131,7 +131,8 @@ impl ShareSupervisor {
         // Held for workers: the guest's memory, locks.
         raise_descriptor_limit();
         let listener = ShareListener::open(listening)?;
-        let (control, queries) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
+        let (control, queries) =
+            ControlSocket::make_if_possible(&config.server.control, Purpose::Queries)?.unzip();
         let machines = Arc::new(Machines::new(&config));
         if let Some(queries) = queries {
             let asked = Arc::clone(&machines);

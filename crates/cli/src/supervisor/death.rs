@@ -36,7 +36,7 @@ impl MountSupervisor {
         let _ = self.worker.channel.send(&self.mounted());
     }
 
-    fn mounted(&self) -> Order {
+    pub(super) fn mounted(&self) -> Order {
         let copy = self.abort.as_ref().and_then(|file| file.try_clone().ok());
         Order::Mounted(copy.into_iter().collect())
     }

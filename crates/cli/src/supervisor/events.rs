@@ -3,6 +3,7 @@
 use super::{MountEvent, MountSupervisor};
 use crate::channel::{Notice, Order};
 use crate::process::ProcessEvent;
+use crate::upgrade::request::Request;
 use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -23,8 +24,9 @@ impl MountSupervisor {
                 ended,
                 channel,
                 self.launcher.as_ref().map(AsFd::as_fd),
+                self.upgrades.as_ref().map(AsFd::as_fd),
             ];
-            let [signal, done, exiting, ended, said, launcher] =
+            let [signal, done, exiting, ended, said, launcher, asked] =
                 waiting::readable(descriptors, deadline);
             if signal && let Ok(signal) = self.signals.read() {
                 return MountEvent::Signal(signal.number);
@@ -40,6 +42,10 @@ impl MountSupervisor {
                 if stop || !self.announced {
                     return MountEvent::Abandoned;
                 }
+            }
+            // In the others' time, because those are served at once.
+            if asked && let Some(request) = self.upgrades.as_ref().and_then(Request::accept) {
+                return MountEvent::Upgrade(request);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return MountEvent::Deadline;

@@ -6,9 +6,12 @@ use crate::confinement::{clone_tree, raise_descriptor_limit};
 use crate::deaths::Deaths;
 use crate::error::{StartupError, system};
 use crate::policy_file::PolicyFiles;
-use crate::strongbox::Store;
+use crate::strongbox::{Store, Stored};
+use crate::upgrade::handover::{Incoming, MountState, Outgoing, Slot};
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 use thrufs::session::Journal;
 use thrufs_hostdir::Ledger;
 
@@ -42,6 +45,24 @@ impl Record {
         })
     }
 
+    /// Goes on with that of an earlier program of this process.
+    fn resume(deaths_max: usize, files: &mut Incoming, ages: &[Duration]) -> io::Result<Record> {
+        raise_descriptor_limit();
+        let store = [Slot::StoreEnd, Slot::StoreSocket].map(|slot| files.take(slot));
+        let [end, socket] = store;
+        Ok(Record {
+            journal: Journal::from_memory(files.take(Slot::Journal)?)?,
+            ledger: files.take(Slot::Ledger)?.into(),
+            strongbox: Store::resume(1, [end?, socket?], files.take_stored())?,
+            deaths: Deaths::resume(deaths_max, ages),
+        })
+    }
+
+    /// What is in the descriptor store.
+    pub(super) fn stored(&self) -> impl Deref<Target = Stored> {
+        self.strongbox.stored()
+    }
+
     fn order(&self) -> io::Result<Order> {
         let all: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.strongbox];
         let copies = all.map(|file| file.as_fd().try_clone_to_owned());
@@ -66,6 +87,45 @@ impl Given {
             policy,
             record,
         })
+    }
+
+    /// Goes on with what an earlier program of this process has [handed over](Self::hand_over).
+    pub(super) fn resume(state: &MountState, files: &mut Incoming) -> io::Result<Given> {
+        let source = files.take(Slot::Source)?;
+        let mounts = files.take_if_given(Slot::SourceMounts);
+        let policy = files.take_if_given(Slot::Policy).map(|text| PolicyFiles {
+            text,
+            audit: files.take_if_given(Slot::AuditLog),
+        });
+        Ok(Given {
+            sources: [source].into_iter().chain(mounts).collect(),
+            listener: files.take_if_given(Slot::Queries),
+            policy,
+            record: Some(Record::resume(
+                state.config.server.deaths_max,
+                files,
+                &state.deaths,
+            )?),
+        })
+    }
+
+    /// Everything but what is in the descriptor store.
+    pub(super) fn hand_over<'a>(&'a self, files: &mut Outgoing<'a>) {
+        let sources = [Slot::Source, Slot::SourceMounts].into_iter();
+        sources
+            .zip(&self.sources)
+            .for_each(|(slot, source)| files.add(slot, source));
+        files.add_if(Slot::Queries, self.listener.as_ref());
+        if let Some(policy) = &self.policy {
+            files.add(Slot::Policy, &policy.text);
+            files.add_if(Slot::AuditLog, policy.audit.as_ref());
+        }
+        if let Some(record) = &self.record {
+            files.add(Slot::Journal, &record.journal);
+            files.add(Slot::Ledger, &record.ledger);
+            files.add(Slot::StoreEnd, record.strongbox.end());
+            files.add(Slot::StoreSocket, &record.strongbox);
+        }
     }
 
     /// What a worker is told before it serves. The first gets all for good if no other is to come.

@@ -7,11 +7,14 @@
 use super::{MountSupervisor, start_worker};
 use crate::error::StartupError;
 use crate::mounting::connection_lives;
+use crate::process::OWN_PROGRAM;
+use crate::upgrade::check::Upgrade;
+use rustix::process::{WaitOptions, waitpid};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 /// For the next worker to begin. Callers wait meanwhile.
-const RESUME_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const RESUME_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl MountSupervisor {
     /// Whether another worker goes on if this one is killed.
@@ -23,11 +26,7 @@ impl MountSupervisor {
 
     /// Whether another worker goes on, after the worker has ended without a request.
     pub(super) fn resume(&mut self) -> bool {
-        self.left.retain_mut(|left| {
-            let has_ended = left.has_ended_within(Duration::ZERO);
-            has_ended.then(|| left.wait());
-            !has_ended
-        });
+        self.reap_left();
         let has_ended = self.worker.has_ended_within(Duration::ZERO);
         let was_killed = match has_ended.then(|| self.worker.wait()) {
             Some(Ok(status)) => status.signal().is_some(),
@@ -59,18 +58,33 @@ impl MountSupervisor {
         }
     }
 
-    fn start_next(&mut self) -> Result<(), StartupError> {
+    pub(super) fn start_next(&mut self) -> Result<(), StartupError> {
         let device = self
             .device
             .as_ref()
             .expect("held until the last worker has ended");
         let (orders, sources) = self.given.orders()?;
-        let next = start_worker(&self.config, device, sources, orders)?;
+        let program = self.upgrade.as_ref().and_then(Upgrade::proving);
+        let program = program.unwrap_or_else(|| OWN_PROGRAM.into());
+        let next = start_worker(&program, &self.config, device, sources, orders)?;
         let last = std::mem::replace(&mut self.worker, next);
         self.left.push(last);
         self.tell_of_mount();
         self.begins_until = Some(Instant::now() + RESUME_TIMEOUT);
         Ok(())
+    }
+
+    /// Waits for those that were left behind and have ended.
+    pub(super) fn reap_left(&mut self) {
+        self.left.retain_mut(|left| {
+            let has_ended = left.has_ended_within(Duration::ZERO);
+            has_ended.then(|| left.wait());
+            !has_ended
+        });
+        self.left_earlier.retain(|process| {
+            let status = waitpid(Some(*process), WaitOptions::NOHANG);
+            matches!(status, Ok(None))
+        });
     }
 
     /// The worker that was to go on does not begin.
@@ -83,6 +97,7 @@ impl MountSupervisor {
 
     /// No other worker goes on from now on.
     pub(super) fn end_resuming(&mut self) {
+        self.upgrade = None;
         self.begins_until = None;
         self.given.record = None;
     }

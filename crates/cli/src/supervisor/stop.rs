@@ -95,7 +95,7 @@ impl MountSupervisor {
             match self.next_event(call, Some(deadline)) {
                 MountEvent::TaskDone => return Ok(()),
                 MountEvent::Signal(number) if ![SIGTERM, SIGINT].contains(&number) => {}
-                MountEvent::Worker(_) | MountEvent::Abandoned => {}
+                MountEvent::Worker(_) | MountEvent::Abandoned | MountEvent::Upgrade(_) => {}
                 ending => return Err(ending),
             }
         }

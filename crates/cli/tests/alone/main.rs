@@ -7,4 +7,5 @@ mod control;
 mod ground;
 mod mount_resume;
 mod resume;
+mod upgrade;
 mod window;

@@ -1,6 +1,6 @@
 """Programs on a mount whose servers are killed: each checks that all that it did was done, and once.
 
-mount_resume.py DIRECTORY SECONDS SOURCE"""
+mount_resume.py DIRECTORY SECONDS SOURCE [PROGRAM...]"""
 
 import ctypes
 import fcntl
@@ -160,6 +160,8 @@ def run(program, place, said):
 
 
 programs = [names, names, temporary, appends, appends, data, data, locks, locks, lists, beneath]
+if sys.argv[4:]:
+    programs = [program for program in programs if program.__name__ in sys.argv[4:]]
 said = multiprocessing.Queue()
 for number, program in enumerate(programs):
     place = f"{sys.argv[1]}/{number}"

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// Kills the worker, and waits for the next.
@@ -31,24 +31,15 @@ fn kill_under_load(options: &str, seconds: u32, pause: Duration) {
         log.display()
     );
     let mounted = ground.mount_in_foreground(&["-o", &options]);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/mount_resume.py");
-    let mut programs = Command::new("python3");
-    programs
-        .arg(script)
-        .arg(&ground.mnt)
-        .arg(seconds.to_string())
-        .arg(&ground.src);
-    let mut programs = programs.stderr(Stdio::piped()).spawn().unwrap();
     let (mut kills, mut number) = (0, 0u32);
-    while programs.try_wait().unwrap().is_none() {
+    let output = disturbed(&ground, seconds, &[], || {
         // Some while they begin to go on.
         number += 1;
         std::thread::sleep(pause * (number * 37 % 100) / 100);
         for worker in ground.processes("--worker") {
             kills += u32::from(kill_process(worker, Signal::KILL).is_ok());
         }
-    }
-    let output = programs.wait_with_output().unwrap();
+    });
     let log = fs::read_to_string(log).unwrap();
     assert!(
         output.status.success(),
@@ -57,6 +48,28 @@ fn kill_under_load(options: &str, seconds: u32, pause: Duration) {
     );
     assert!(kills > seconds, "{kills} kills");
     mounted.signal_and_wait(Signal::TERM);
+}
+
+/// Runs programs on the mount for so long, all or those of these names, and calls `disturb` meanwhile.
+pub fn disturbed(
+    ground: &Ground,
+    seconds: u32,
+    names: &[&str],
+    mut disturb: impl FnMut(),
+) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/mount_resume.py");
+    let mut programs = Command::new("python3");
+    programs
+        .arg(script)
+        .arg(&ground.mnt)
+        .arg(seconds.to_string())
+        .arg(&ground.src)
+        .args(names);
+    let mut programs = programs.stderr(Stdio::piped()).spawn().unwrap();
+    while programs.try_wait().unwrap().is_none() {
+        disturb();
+    }
+    programs.wait_with_output().unwrap()
 }
 
 #[test]

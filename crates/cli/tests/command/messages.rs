@@ -176,8 +176,7 @@ fn manual_pages_pass_lint() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     let directory = place.path().join("man");
     succeeded(&thrufs!("man", &directory));
-    let commands =
-        "bench ctl doctor draft explain install list mount policy run share unmount virtiofsd";
+    let commands = "bench ctl doctor draft explain install list mount policy run share unmount upgrade virtiofsd";
     let pages = commands.split(' ').map(|name| format!("thrufs-{name}.1"));
     let others = ["mount.thrufs.8", "thrufs.1"].map(str::to_owned);
     let expected: BTreeSet<String> = pages.chain(others).collect();

@@ -29,6 +29,21 @@ impl Ledger {
         Ok(Ledger::from(memory))
     }
 
+    /// Checks that this program can resume the session that is recorded.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` for a ledger of another version, those of `mmap(2)`.
+    pub fn check(&self) -> io::Result<()> {
+        match Memory::new(self.clone())?.header().magic.load() {
+            0 | MAGIC => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the record of the session has another version",
+            )),
+        }
+    }
+
     /// Clears the ledger for another session. Only while no process writes to it.
     ///
     /// # Errors

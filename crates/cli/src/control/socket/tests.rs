@@ -11,7 +11,7 @@ fn usual() -> String {
 }
 
 fn made(path: &Path) -> Result<(ControlSocket, OwnedFd), ControlSocketError> {
-    ControlSocket::make(&ControlLocation::At(path.to_owned())).map(Option::unwrap)
+    ControlSocket::make(&ControlLocation::At(path.to_owned()), Purpose::Queries).map(Option::unwrap)
 }
 
 fn names(place: &TempDir) -> Vec<String> {
@@ -110,7 +110,7 @@ fn long_paths_fit() {
 #[test]
 fn control_none_creates_no_socket() {
     assert!(
-        ControlSocket::make(&ControlLocation::None)
+        ControlSocket::make(&ControlLocation::None, Purpose::Queries)
             .unwrap()
             .is_none()
     );
