@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGUSR1, SignalFd};
 
@@ -72,15 +73,19 @@ pub(crate) struct Watcher<T> {
 }
 
 impl<T: Watched> Watcher<T> {
-    /// Starts the thread, which calls `confine` first.
+    /// Starts the thread, which calls `confine` first. When this returns, the supervisor can watch the thread: if this
+    /// process were killed before, while another thread is blocked in the kernel, nobody would see it.
     pub(crate) fn start(mut self, confine: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let (sent, is_sent) = channel::<()>();
         task::start_thread("thrufs-watcher", move || {
             if let Ok(thread) = process::this_thread() {
                 let _ = self.supervisor.send(&Notice::Watching(vec![thread]));
             }
+            drop(sent);
             confine();
             while self.watch() {}
         })?;
+        let _ = is_sent.recv();
         Ok(())
     }
 

@@ -262,6 +262,7 @@ impl FileSystem for HostDir {
 
     fn forget(&self, node: NodeId, count: u64) {
         if let Some(forgotten) = self.host.tree.take_lookups(node, count) {
+            self.host.files.close_left(node);
             self.host.follow.forgotten(&forgotten);
         }
     }

@@ -23,6 +23,7 @@ mod intent;
 mod io;
 mod keeping;
 mod kernel_opens;
+mod left_open;
 mod listings;
 mod lock_notifications;
 mod lock_owners;
@@ -45,6 +46,7 @@ mod written_beneath;
 
 pub(crate) use intent::{EXECUTES, executes};
 pub(crate) use io::sync;
+pub(crate) use left_open::LeftOpen;
 pub(crate) use lock_owners::{OwnerCharges, OwnerFile};
 pub(crate) use open::{Opening, access, access_name, lower_flags};
 pub(crate) use open_directory::{Listing, OpenDirectory};
@@ -60,6 +62,7 @@ use crate::quota::UserQuotas;
 use crate::slots::Slots;
 use crate::tree::Tree;
 use deadlock::Waits;
+use left_open::Left;
 use listings::Listings;
 use lock_owners::{LockOwners, USER_OWNERS_MAX, USERS_OWNERS_MAX};
 use mount_lock::MountLocks;
@@ -77,6 +80,8 @@ pub(crate) struct Files {
     follow: Arc<Follow>,
     pub(crate) files: Slots<OpenFile>,
     pub(crate) directories: Slots<OpenDirectory>,
+    /// What a process that died had open.
+    pub(crate) left: Left,
     pub(crate) listings: Listings,
     /// Of directories that the kernel has opened by itself.
     part_read: PartRead,
@@ -119,6 +124,7 @@ impl Files {
             follow,
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
+            left: Left::default(),
             listings: Listings::beside(limits.inodes),
             part_read: PartRead::default(),
             kernel_opens_directories: AtomicBool::new(false),

@@ -107,3 +107,33 @@ fn files_that_are_opened_again_are_stored_again() {
     server.wait_for_kept(0);
     root.release(node, handle).unwrap();
 }
+
+/// A caller that is killed while nobody serves does not wait for the answer to its OPEN, which the dead server has
+/// carried out: no RELEASE follows.
+#[test]
+fn opens_that_nobody_releases_end_with_the_node() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    fs::create_dir(source.join("dir")).unwrap();
+    fs::write(source.join("file"), "content").unwrap();
+    let server = Server::new(source, config_for(Way::Death));
+    let client = mounted(&server);
+    let root = client.root();
+    let [file, dir] = ["file", "dir"].map(|name| root.walk(name).unwrap());
+    let released = root.open(file, libc::O_RDWR).unwrap().fh;
+    root.open(file, libc::O_RDWR).unwrap();
+    root.opendir(dir).unwrap();
+    server.died();
+    root.release(file, released).unwrap();
+    let open = || {
+        let statistics = server.statistics();
+        [statistics.open_files, statistics.open_directories]
+    };
+    assert_eq!(open(), [1, 1]);
+    for node in [file, dir] {
+        root.forget(node, 1);
+    }
+    assert_eq!(open(), [0, 0]);
+    server.died();
+    assert_eq!(open(), [0, 0], "nor in the record");
+}

@@ -1,13 +1,49 @@
 //! Mounts that outlive their servers (`resume=N`): workers are killed, and programs do not notice.
 
-use crate::ground::{Foreground, Ground, THRUFS, run, stderr, stdout, succeeded, thrufs, wait_for};
+use crate::ground::{
+    Foreground, Ground, THRUFS, mount_tmpfs, run, stderr, stdout, succeeded, thrufs, wait_for,
+};
+use rustix::fs::{FlockOperation, fcntl_lock, minor, stat, statvfs};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::Duration;
+
+/// For callers to be answered, beside the time that a test takes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Aborts the connection of a mount if its test takes too long: callers whose requests were read cannot be killed, and
+/// the test would hang.
+struct Watchdog {
+    _end: Sender<()>,
+}
+
+impl Watchdog {
+    fn new(mountpoint: &Path, limit: Duration) -> Watchdog {
+        let connection = minor(stat(mountpoint).unwrap().st_dev);
+        let abort = thrufs::mount::abort_file(connection).unwrap();
+        let (end, ended) = channel();
+        let shown = mountpoint.display().to_string();
+        thread::spawn(move || {
+            if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("requests to {shown} are not answered: aborting the connection");
+                thrufs::mount::abort_by(abort).unwrap();
+            }
+        });
+        Watchdog { _end: end }
+    }
+}
+
+/// Mounts, with a [`Watchdog`].
+fn mount(ground: &Ground, options: &str) -> (Foreground, Watchdog) {
+    let mounted = ground.mount_in_foreground(&["-o", options]);
+    (mounted, Watchdog::new(&ground.mnt, ANSWER_TIMEOUT))
+}
 
 /// Kills the worker, and waits for the next.
 fn replace(ground: &Ground) -> Pid {
@@ -35,7 +71,7 @@ fn kill_under_load(options: &str, seconds: u32, pause: Duration) {
     let output = disturbed(&ground, seconds, &[], || {
         // Some while they begin to go on.
         number += 1;
-        std::thread::sleep(pause * (number * 37 % 100) / 100);
+        thread::sleep(pause * (number * 37 % 100) / 100);
         for worker in ground.processes("--worker") {
             kills += u32::from(kill_process(worker, Signal::KILL).is_ok());
         }
@@ -57,6 +93,8 @@ pub fn disturbed(
     names: &[&str],
     mut disturb: impl FnMut(),
 ) -> Output {
+    let limit = ANSWER_TIMEOUT + Duration::from_secs(seconds.into());
+    let _watchdog = Watchdog::new(&ground.mnt, limit);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/mount_resume.py");
     let mut programs = Command::new("python3");
     programs
@@ -74,9 +112,11 @@ pub fn disturbed(
 
 #[test]
 fn programs_do_not_notice_killed_servers() {
-    for options in ["", "nopassthrough", "cache=never,follow=no,threads=1"] {
-        kill_under_load(options, 4, Duration::from_millis(500));
-    }
+    thread::scope(|scope| {
+        for options in ["", "nopassthrough", "cache=never,follow=no,threads=1"] {
+            scope.spawn(|| kill_under_load(options, 5, Duration::from_millis(500)));
+        }
+    });
 }
 
 #[test]
@@ -104,7 +144,11 @@ fn programs_do_not_notice_a_thousand_killed_servers() {
 #[test]
 fn files_under_passthrough_keep_their_registration() {
     let Some(ground) = Ground::new() else { return };
-    let mounted = ground.mount_in_foreground(&["-o", "resume=10"]);
+    mount_tmpfs(&ground.src);
+    fs::write(ground.src.join("file"), "content").unwrap();
+    let free = || statvfs(&ground.src).unwrap().f_bfree;
+    let free_before = free();
+    let (mounted, _watchdog) = mount(&ground, "resume=10");
     for number in 0..5 {
         fs::write(ground.mnt.join(format!("closed{number}")), "x").unwrap();
     }
@@ -130,6 +174,10 @@ fn files_under_passthrough_keep_their_registration() {
         let output = thrufs!("ctl", &ground.mnt, "statistics");
         stdout(&output).contains("backing_files=1 ")
     });
+    for number in 0..5 {
+        fs::remove_file(ground.src.join(format!("closed{number}"))).unwrap();
+    }
+    wait_for("the blocks of removed files", || free() == free_before);
     drop(file);
     wait_for("the last registration", || {
         let output = thrufs!("ctl", &ground.mnt, "statistics");
@@ -139,10 +187,49 @@ fn files_under_passthrough_keep_their_registration() {
     mounted.signal_and_wait(Signal::TERM);
 }
 
+/// Others do not get a lock that is held, and whoever waits for it does not wait for ever.
+#[test]
+fn locks_and_waits_for_them_outlive_servers() {
+    let Some(ground) = Ground::new() else { return };
+    let (mounted, _watchdog) = mount(&ground, "resume=10");
+    for name in ["whole", "range"] {
+        fs::write(ground.src.join(name), "").unwrap();
+    }
+    let open =
+        |directory: &Path, name: &str| File::options().write(true).open(directory.join(name));
+    let [whole, range] = ["whole", "range"].map(|name| open(&ground.mnt, name).unwrap());
+    whole.lock().unwrap();
+    fcntl_lock(&range, FlockOperation::LockExclusive).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| open(&ground.mnt, "whole").unwrap().lock());
+        wait_for("the server to wait", || is_awaited(&whole));
+        replace(&ground);
+        ground.assert_serves();
+        let beneath = ["whole", "range"].map(|name| open(&ground.src, name).unwrap());
+        assert!(beneath[0].try_lock().is_err(), "another has it");
+        let taken = fcntl_lock(&beneath[1], FlockOperation::NonBlockingLockExclusive);
+        assert!(taken.is_err(), "another has it");
+        whole.unlock().unwrap();
+        waiting.join().unwrap().unwrap();
+        fcntl_lock(&range, FlockOperation::Unlock).unwrap();
+        fcntl_lock(&beneath[1], FlockOperation::NonBlockingLockExclusive).unwrap();
+    });
+    mounted.signal_and_wait(Signal::TERM);
+}
+
+/// Whether somebody waits for a lock of this file, or of that beneath, which has its number.
+fn is_awaited(file: &File) -> bool {
+    let number = format!(":{} ", file.metadata().unwrap().ino());
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    locks
+        .lines()
+        .any(|lock| lock.contains("->") && lock.contains(&number))
+}
+
 #[test]
 fn too_many_deaths_end_the_mount() {
     let Some(ground) = Ground::new() else { return };
-    let mounted = ground.mount_in_foreground(&["-o", "resume=1"]);
+    let (mounted, _watchdog) = mount(&ground, "resume=1");
     replace(&ground);
     ground.assert_serves();
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
@@ -159,7 +246,7 @@ fn too_many_deaths_end_the_mount() {
 #[test]
 fn changes_beneath_while_nobody_serves_are_seen() {
     let Some(ground) = Ground::new() else { return };
-    let mounted = ground.mount_in_foreground(&["-o", "resume=10,nopassthrough"]);
+    let (mounted, _watchdog) = mount(&ground, "resume=10,nopassthrough");
     for name in ["gone", "grown", "replaced"] {
         fs::write(ground.src.join(name), "1").unwrap();
         assert_eq!(fs::read(ground.mnt.join(name)).unwrap(), b"1");
@@ -204,7 +291,7 @@ fn the_policy_in_force_stays() {
     }
     hide("one").unwrap();
     let options = format!("resume=10,policy={}", policy.display());
-    let mounted = ground.mount_in_foreground(&["-o", &options]);
+    let (mounted, _watchdog) = mount(&ground, &options);
     let sees = |name: &str| mnt.join(name).exists();
     hide("two").unwrap();
     replace(&ground);
@@ -227,6 +314,7 @@ fn a_mount_within_its_source_goes_on() {
         .args(["mount", "-o", "resume=10"])
         .args([&ground.src, &inside]);
     succeeded(&run(&mut command));
+    let _watchdog = Watchdog::new(&inside, ANSWER_TIMEOUT);
     for _ in 0..2 {
         let worker = crate::ground::processes("--worker", &inside)[0];
         kill_process(worker, Signal::KILL).unwrap();
@@ -239,7 +327,7 @@ fn a_mount_within_its_source_goes_on() {
 #[test]
 fn a_mount_is_unmounted_while_nobody_serves() {
     let Some(ground) = Ground::new() else { return };
-    let mounted = ground.mount_in_foreground(&["-o", "resume=10"]);
+    let (mounted, _watchdog) = mount(&ground, "resume=10");
     mounted.signal(Signal::STOP);
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
     crate::ground::unmount(&ground.mnt);
@@ -253,7 +341,7 @@ fn a_mount_is_unmounted_while_nobody_serves() {
 #[test]
 fn resume_needs_dev_fuse() {
     let Some(ground) = Ground::new() else { return };
-    let mounted: Foreground = ground.mount_in_foreground(&["-o", "resume=10"]);
+    let (mounted, _watchdog) = mount(&ground, "resume=10");
     let output = thrufs!("ctl", &ground.mnt, "statistics");
     assert!(
         stdout(&output).contains("transport: /dev/fuse"),

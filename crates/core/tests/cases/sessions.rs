@@ -8,8 +8,9 @@ use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 use std::fs::File;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use thrufs::session::Journal;
 use thrufs::{
     End, InitFlags, MountFailure, MountOptions, Opcode, Session, SessionConfig, SessionError,
 };
@@ -395,4 +396,39 @@ fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
     // Its own number may be another mount's by now.
     let error = thrufs::mount::abort_connection(u32::MAX).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+/// A process that goes on with the session sends the same answer if the kernel asks again.
+#[test]
+fn answers_to_opens_are_in_the_journal() {
+    const BYTES: u64 = 32;
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (device, _) = thrufs::mount::open_device().unwrap();
+    let journal = Journal::new().unwrap();
+    let files = Arc::new(serve(&files_with(b"content")));
+    let session = Session::journaled(files, device, one_reader(), None, journal.clone()).unwrap();
+    std::thread::scope(|scope| {
+        let greeting = scope.spawn(|| session.handshake().map(drop));
+        let options = MountOptions::new("files");
+        thrufs::mount::mount(session.device(), directory.path(), &options).unwrap();
+        greeting.join().unwrap().unwrap();
+    });
+    let server = std::thread::spawn(move || session.run());
+    // Its length, and the header of the answer, which begins with it.
+    let has_answer = || {
+        let mut bytes = vec![0; 1 << 18];
+        let length = rustix::io::pread(&journal, &mut bytes, 0).unwrap();
+        let (words, _) = bytes[..length].as_chunks();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        words.windows(2).any(|pair| pair == [BYTES; 2])
+    };
+    assert!(!has_answer());
+    let open = File::open(directory.path().join("plain")).unwrap();
+    assert!(has_answer());
+    drop(open);
+    thrufs::mount::unmount(directory.path(), true).unwrap();
+    assert_eq!(server.join().unwrap().unwrap(), End::Unmounted);
 }

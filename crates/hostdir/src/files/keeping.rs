@@ -3,17 +3,33 @@
 //! Without a [ledger](crate::ledger) and a strongbox, all of this does nothing.
 
 use super::Files;
+use super::left_open::LeftOpen;
 use super::open_directory::OpenDirectory;
 use super::open_file::{OpenFile, lock_number};
 use crate::ledger::{FileNote, Key, OpenerIds, Route};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::BackingId;
-use thrufs_abi::FileHandle;
+use thrufs_abi::{FileHandle, NodeId};
 use thrufs_policy::{FilePath, Redaction};
 use thrufs_sys::lock::{self, LockKind};
 
 impl Files {
+    /// Records what the process that died had open.
+    pub(crate) fn was_left_open(&self, node: NodeId, opened: LeftOpen) {
+        self.left.record(node, opened);
+    }
+
+    /// Closes what was left open of a node that the kernel has forgotten: it knows no open file of that.
+    pub(crate) fn close_left(&self, node: NodeId) {
+        for opened in self.left.take(node) {
+            match opened {
+                LeftOpen::File(handle) => self.undo_open(handle),
+                LeftOpen::Directory(handle) => drop(self.close_directory(handle)),
+            }
+        }
+    }
+
     /// The session is over and will not be resumed.
     pub(crate) fn end_notes(&self) {
         if let Some(notes) = &self.tree.notes {

@@ -26,6 +26,9 @@ const REPEATS_MAX: usize = 100;
 /// How long a stored duplicate of a file of our own may take to close, in milliseconds.
 const DISCARD_MS_MAX: u32 = 10;
 
+/// The same for files of a process that died: what is left of that may wait in the kernel for answers of this one.
+const LEFT_MS_MAX: u32 = 1000;
+
 impl Files {
     /// Whether the file of an open is open for writing beneath, or was at an open that has not ended and through which
     /// somebody wrote or locked. Our own writers cannot be told from others, so it is not asked while there are some,
@@ -67,7 +70,11 @@ impl Files {
         let Ok(lower) = self.tree.open_inode(inode, libc::O_RDONLY) else {
             return Ok(false);
         };
-        for _ in 0..DISCARD_MS_MAX {
+        let writers_ms_max = match self.left.may_have_writers() {
+            true => LEFT_MS_MAX,
+            false => DISCARD_MS_MAX,
+        };
+        for _ in 0..writers_ms_max {
             if !lease::has_writers(lower.as_fd()).unwrap_or(false) || !is_only_writer() {
                 return Ok(false);
             }

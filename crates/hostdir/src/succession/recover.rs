@@ -3,7 +3,7 @@
 //! in the ledger is relied upon. What is not found answers ESTALE, and the session continues.
 
 use super::rebuild::{Found, Rebuild};
-use crate::files::lock_kind;
+use crate::files::{LeftOpen, lock_kind};
 use crate::host::Host;
 use crate::identity::KnownName;
 use crate::ledger::{
@@ -44,6 +44,7 @@ impl Host {
         // The process that died may not have come to it.
         self.files.withdraw_mappings();
         self.files.end_backings_of_the_last();
+        self.files.left.go_on();
         self.tree.retries.go_on();
         self.follow.go_on();
         Ok(())
@@ -88,7 +89,8 @@ impl Host {
             self.recover_file(record, notes, kept, rebuild);
         }
         for record in records.directories {
-            let handle = record.note.handle;
+            let (node, handle) = (record.note.node, record.note.handle);
+            self.files.was_left_open(node, LeftOpen::Directory(handle));
             if let Err(error) = rebuild.directory(record.note, None) {
                 tracing::warn!(handle = handle.0, %error, "an open directory is lost");
                 notes.directories.remove(handle);
@@ -244,6 +246,7 @@ impl Host {
     ) {
         let note = record.note;
         let handle = note.handle;
+        self.files.was_left_open(note.node, LeftOpen::File(handle));
         if record.has_no_route {
             tracing::warn!(
                 handle = handle.0,
