@@ -36,7 +36,7 @@ impl Request {
     pub(crate) fn accept(listener: &OwnedFd) -> Option<Request> {
         let socket = accept_with(listener, SocketFlags::CLOEXEC).ok()?;
         let command = UnixStream::from(socket);
-        match receive(&command) {
+        match receive(&command).transpose()? {
             Ok(program) => Some(Request { program, command }),
             Err(error) => {
                 tracing::warn!("refused to upgrade: {error}");
@@ -97,7 +97,8 @@ fn reply(mut command: &UnixStream, outcome: Result<(), String>) {
     let _ = command.write_all(reply.encode().as_bytes());
 }
 
-fn receive(command: &UnixStream) -> io::Result<OwnedFd> {
+/// `None` from a connection that ends without a request: whoever starts a server looks whether another listens.
+fn receive(command: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let deadline = Some(Instant::now() + REQUEST_TIMEOUT);
     let other = || io::Error::other("this is no request of this version of thrufs");
     if !waiting::readable([Some(command.as_fd())], deadline)[0] {
@@ -112,9 +113,10 @@ fn receive(command: &UnixStream) -> io::Result<OwnedFd> {
     let received = fd_passing::receive(command.as_fd(), &mut bytes, RecvFlags::DONTWAIT)?;
     let mut files = received.descriptors.into_iter();
     match (files.next(), files.next()) {
+        (None, None) if received.bytes == 0 => Ok(None),
         (Some(program), None) if bytes.starts_with(REQUEST) => {
             must_be_regular(&program)?;
-            Ok(program)
+            Ok(Some(program))
         }
         _ => Err(other()),
     }
