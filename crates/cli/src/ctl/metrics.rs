@@ -6,6 +6,7 @@
 //! |---|---|
 //! | labelled `mount` | labelled `share` and, for each connected machine, `process` |
 
+use crate::list::entry::transport;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -80,11 +81,14 @@ pub(super) fn of(place: &str, answer: &Value) -> String {
     let configured = &answer["configured"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (source, cache) = (text(&configured["source"]), text(&configured["cache"]));
-    let transport = text(&answer["requests_come_by"]);
+    let transport = match kind {
+        "share" => "vhost-user",
+        _ => transport(&text(&answer["requests_come_by"])),
+    };
     let about = [
         label("source", &source),
         label("cache", &cache),
-        label("transport", &transport),
+        label("transport", transport),
     ];
     page.sample("info", &format!("{named},{}", about.join(",")), 1.0);
     if kind == "share" {
@@ -242,7 +246,7 @@ mod tests {
         });
         let text = of("/run/s\n", &answer);
         for line in [
-            r#"thrufs_info{share="/run/s\n",source="/a \"b\"\\",cache="auto",transport=""} 1"#,
+            r#"thrufs_info{share="/run/s\n",source="/a \"b\"\\",cache="auto",transport="vhost-user"} 1"#,
             r#"thrufs_machines{share="/run/s\n"} 2"#,
             r#"thrufs_requests_total{share="/run/s\n",process="12",operation="READ"} 3"#,
             r#"thrufs_errors_total{share="/run/s\n",process="11",operation="READ",errno="EIO"} 1"#,

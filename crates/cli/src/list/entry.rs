@@ -44,6 +44,14 @@ pub(super) struct Elsewhere {
     pub(super) name: String,
 }
 
+/// The value of the option `transport` that requests come by, from what a server says of it with a reason.
+pub(crate) fn transport(carrier: &str) -> &'static str {
+    match carrier.starts_with("io_uring") {
+        true => "uring",
+        false => "dev",
+    }
+}
+
 impl Elsewhere {
     pub(super) fn of(namespace: &Namespace, mount: &Mount) -> Elsewhere {
         Elsewhere {
@@ -217,10 +225,7 @@ impl Entry {
             return;
         }
         let carrier = statistics["requests_come_by"].as_str();
-        self.transport = carrier.map(|it| match it.starts_with("io_uring") {
-            true => "uring",
-            false => "dev",
-        });
+        self.transport = carrier.map(transport);
         let tables = &statistics["tables"];
         self.passthrough = tables["passthrough"].as_bool();
         let whole = tables["following"]["whole"].as_bool();

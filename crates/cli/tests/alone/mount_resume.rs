@@ -79,7 +79,7 @@ fn kill_under_load(options: &str, seconds: u32, pause: Duration) {
     let log = fs::read_to_string(log).unwrap();
     assert!(
         output.status.success(),
-        "after {kills} kills: {}\n{log}",
+        "after {kills} kills ({options}): {}\n{log}",
         stderr(&output)
     );
     assert!(kills > seconds, "{kills} kills");

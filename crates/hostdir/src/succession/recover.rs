@@ -30,6 +30,13 @@ impl Host {
         };
         let records = notes.read()?;
         let mut kept = self.tree.strongbox().map(contents).unwrap_or_default();
+        tracing::info!(
+            nodes = records.nodes.len(),
+            files = records.files.len(),
+            directories = records.directories.len(),
+            stored = kept.len(),
+            "goes on with the session of a process that died"
+        );
         if let Some(root) = kept.remove(&Key::NameLock)
             && self.tree.is_of(&root, &self.tree.root)
         {
@@ -268,8 +275,9 @@ impl Host {
             notes.files.remove(handle);
             // An open that was carried out, and then again, because the process died before it was answered.
             if self.tree.nodes.get(note.node).is_err() {
-                return tracing::debug!(
+                return tracing::info!(
                     handle = handle.0,
+                    node = note.node.0,
                     "an open file of no known node is left out"
                 );
             }

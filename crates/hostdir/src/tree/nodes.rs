@@ -283,7 +283,8 @@ impl Nodes {
         } else {
             self.fall_asleep(&inode);
         }
-        Some(inode)
+        // Another thread may have looked it up meanwhile.
+        (inode.lookups() == 0).then_some(inode)
     }
 
     fn remove_if_forgotten(&self, inode: &Inode) {
