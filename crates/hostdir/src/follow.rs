@@ -533,15 +533,28 @@ impl PendingLookup<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::lanes::Message;
     use super::*;
+    use crate::ledger::{Ledger, Notes};
 
     const MARKS: usize = 10;
 
     /// Followed without threads. `None` without fanotify(7) that ignores (Linux 6.0).
     fn followed(place: &std::path::Path, whole_file_systems: bool) -> Option<Follow> {
-        let config = Config::default();
+        followed_by(tree(place, None), place, whole_file_systems)
+    }
+
+    fn tree(place: &std::path::Path, ledger: Option<Ledger>) -> Arc<Tree> {
         let source = std::fs::File::open(place).unwrap();
-        let tree = Arc::new(Tree::new(source.into(), &config, None, None, false).unwrap());
+        Arc::new(Tree::new(source.into(), &Config::default(), ledger, None, false).unwrap())
+    }
+
+    fn followed_by(
+        tree: Arc<Tree>,
+        place: &std::path::Path,
+        whole_file_systems: bool,
+    ) -> Option<Follow> {
+        let config = Config::default();
         let wanted = Wanted {
             most: MARKS,
             whole_file_systems,
@@ -559,6 +572,26 @@ mod tests {
         };
         follow.started.set(started).ok()?;
         Some(follow)
+    }
+
+    /// Events come while the process has not read yet what the one before has recorded.
+    #[test]
+    fn what_another_process_has_recorded_is_read_before_an_event_is_looked_into() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("log"), "").unwrap();
+        let ledger = Ledger::new().unwrap();
+        let before = tree(place.path(), Some(ledger.clone()));
+        let known = before.lookup_name(&before.root, c"log").unwrap().0;
+        let next = tree(place.path(), Some(ledger.clone()));
+        let Some(follow) = followed_by(next, place.path(), false) else {
+            return thrufs_test_report::skipped("no marks that ignore (Linux 6.0)");
+        };
+        let watch = &follow.started.get().unwrap().watch;
+        let event = Message::SilenceUnknown((NodeId::ROOT, b"log".as_slice().into()));
+        let _ = watch.send(&event, &Notifier::disconnected());
+        let read = Notes::new(ledger).unwrap().read().unwrap();
+        let nodes: Vec<_> = read.nodes.iter().map(|noted| noted.node).collect();
+        assert_eq!(nodes, [known.node()]);
     }
 
     /// One that is not marked for a user may be for another.

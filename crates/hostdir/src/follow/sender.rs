@@ -82,7 +82,7 @@ impl Watch {
     }
 
     /// Sends a message. False if the kernel does not know its node yet, though it is about to.
-    fn send(&self, message: &Message, notifier: &Notifier) -> Result<bool> {
+    pub(super) fn send(&self, message: &Message, notifier: &Notifier) -> Result<bool> {
         match message {
             Message::Name { name, expire_only } => {
                 if is_known(notifier.inval_entry_now(name.0, &name.1, *expire_only))? {
@@ -120,6 +120,10 @@ impl Watch {
                 self.silence(*node);
                 self.send(&Message::all_of(*node), notifier)
             }
+            // Events come before the session of a process that died is in the tables.
+            Message::SilenceUnknown(_) | Message::SilenceElsewhere(_) if !self.may_look_up() => {
+                Ok(true)
+            }
             Message::SilenceUnknown(name) => self.silence_found(self.look_up(name), notifier),
             Message::SilenceElsewhere(identity) => {
                 self.silence_found(self.open_elsewhere(identity), notifier)
@@ -144,6 +148,14 @@ impl Watch {
             inode.reported.expire();
         }
         is_known(sent)
+    }
+
+    /// Whether nodes may be recorded that no client has asked for.
+    fn may_look_up(&self) -> bool {
+        self.tree
+            .notes
+            .as_ref()
+            .is_none_or(|notes| notes.is_ready())
     }
 
     /// A file that the kernel did not know becomes silent. It may know it meanwhile.

@@ -4,6 +4,7 @@ use super::records::{Header, LEDGER_BYTES, MAGIC};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use thrufs_sys::shared_memory::records::SharedRecords;
 
@@ -75,6 +76,8 @@ pub(super) struct Memory {
     header: SharedRecords<Header>,
     /// Run once: what an earlier process has left is either resumed, or wiped before the first record.
     begun: Once,
+    /// What is recorded from now on stays: the numbers of the process before are known.
+    is_ready: AtomicBool,
 }
 
 impl Memory {
@@ -83,6 +86,7 @@ impl Memory {
             header: SharedRecords::new(ledger.as_fd(), 0, 1)?,
             ledger,
             begun: Once::new(),
+            is_ready: AtomicBool::new(false),
         })
     }
 
@@ -108,8 +112,19 @@ impl Memory {
 
     pub(super) fn begin(&self) {
         if !self.begun.is_completed() {
-            self.begun.call_once(|| self.wipe());
+            self.begun.call_once(|| {
+                self.wipe();
+                self.set_ready();
+            });
         }
+    }
+
+    pub(super) fn set_ready(&self) {
+        self.is_ready.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
     }
 
     /// What an earlier process has left stays.

@@ -77,6 +77,17 @@ impl Notes {
         self.names.reset();
     }
 
+    /// Whether a node that no client has asked for may be recorded. Before, the first record would wipe what an earlier
+    /// process has left, or take the place of one that is still to be read.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.memory.is_ready()
+    }
+
+    /// What an earlier process has left is in the tables again.
+    pub(crate) fn set_ready(&self) {
+        self.memory.set_ready();
+    }
+
     /// A new node with one lookup. Under the lock of its identity.
     pub(crate) fn note_node(
         &self,
@@ -164,6 +175,12 @@ impl Notes {
             let others = word.load() & !(u64::from(u8::MAX) << DAX_SHIFT);
             word.store(others | u64::from(told) << DAX_SHIFT);
         }
+    }
+
+    /// The state and the lookups that are recorded of a node, for a log.
+    pub(crate) fn recorded_of(&self, node: NodeId) -> Option<(u64, i64)> {
+        let record = self.nodes.at(node.0 as u32)?;
+        Some((record.state.load(), record.lookups.load().cast_signed()))
     }
 
     /// Frees a node that the client has forgotten, before its slot is used again.

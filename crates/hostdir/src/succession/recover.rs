@@ -48,6 +48,7 @@ impl Host {
             self.tree.discard(key);
         }
         rebuild.finish(highest)?;
+        notes.set_ready();
         // The process that died may not have come to it.
         self.files.withdraw_mappings();
         self.files.end_backings_of_the_last();
@@ -278,6 +279,7 @@ impl Host {
                 return tracing::info!(
                     handle = handle.0,
                     node = note.node.0,
+                    recorded = ?notes.recorded_of(note.node),
                     "an open file of no known node is left out"
                 );
             }
