@@ -93,4 +93,4 @@ pub use journal::Journal;
 pub use limits::REQUEST_QUEUES_MAX;
 pub use session::MakeFileSystem;
 pub use tag::{Tag, TagError};
-pub use vhost_proxy::VhostProxy;
+pub use vhost_proxy::{ProxyState, VhostProxy};

@@ -9,29 +9,38 @@
 //! without its reply is sent again. Requests do not pass here: they go through the guest's memory.
 //!
 //! The back end's own requests to the front end pass by the proxy, too ([`mod@channel`]).
+//!
+//! The process may execute another program, in which another proxy goes on with all this ([`state`]).
 
 mod channel;
+mod commands;
 mod device_setup;
 mod kinds;
+mod state;
+
+pub use state::ProxyState;
 
 use crate::journal::Journal;
 use crate::mailbox::signal;
 use crate::wire::{NEED_REPLY, Reader, VhostMessage};
 use channel::BackendChannel;
+use commands::{Command, Commander, Commands, commands};
 use device_setup::{DeviceSetup, queue_of};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vhost::vhost_user::message::FrontendReq;
 
 /// `VHOST_USER_PROTOCOL_F_REPLY_ACK`.
 const REPLY_ACK: u64 = 1 << 3;
+
+/// `VHOST_F_LOG_ALL`.
+const LOG_ALL: u64 = 1 << 26;
 
 /// For a worker to take a message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,9 +50,9 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct VhostProxy {
     front_end: UnixStream,
-    /// The next worker, or the end. Signalled by `eventfd`.
-    next: Sender<Option<UnixStream>>,
-    eventfd: Arc<OwnedFd>,
+    commander: Commander,
+    /// Signalled when a worker has received all that the front end has set.
+    served: Arc<OwnedFd>,
     /// Until this is dropped.
     thread: Option<JoinHandle<()>>,
 }
@@ -55,42 +64,77 @@ impl VhostProxy {
     ///
     /// Without descriptors or threads.
     pub fn start(front_end: UnixStream, journal: Journal) -> io::Result<VhostProxy> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let eventfd = Arc::new(eventfd(0, flags)?);
-        let (next, received) = channel();
+        let (commander, commands) = commands()?;
+        let served = Arc::new(event()?);
         let proxy = ProxyThread {
-            next: received,
-            eventfd: Arc::clone(&eventfd),
-            front_end: front_end.try_clone()?,
+            commands,
+            served: Arc::clone(&served),
+            front_end,
             from_front_end: Reader::default(),
             worker: None,
             from_worker: Reader::default(),
             setup: DeviceSetup::default(),
             pending: None,
             backend_channel: BackendChannel::default(),
+            is_held: false,
+            is_migrating: false,
             journal,
         };
-        let thread = std::thread::Builder::new()
-            .name("thrufs-vhost".to_owned())
-            .spawn(move || proxy.run())?;
-        Ok(VhostProxy {
-            front_end,
-            next,
-            eventfd,
-            thread: Some(thread),
-        })
+        proxy.spawn(commander, served)
     }
 
-    fn send(&self, next: Option<UnixStream>) {
-        // Once the thread has ended, this closes the worker's stream, so that it does not wait for ever.
-        let _ = self.next.send(next);
-        signal(self.eventfd.as_fd());
+    /// Goes on with what another proxy has had when it was [suspended](Self::suspend).
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); `InvalidData` for what no proxy has had.
+    pub fn resume(state: ProxyState, journal: Journal) -> io::Result<VhostProxy> {
+        let (commander, commands) = commands()?;
+        let served = Arc::new(event()?);
+        let proxy = ProxyThread::of_state(state, commands, Arc::clone(&served), journal)?;
+        proxy.spawn(commander, served)
     }
 
     /// Connects another worker, at the other end of `stream`. The last one must have ended: its later
     /// actions would mix with those of the new one.
     pub fn attach(&self, stream: UnixStream) {
-        self.send(Some(stream));
+        // Once the thread has ended, this closes the worker's stream, so that it does not wait for ever.
+        self.commander.send(Command::Attach(stream));
+    }
+
+    /// Readable from when a worker has received all that the front end has set, until
+    /// [`take_served`](Self::take_served).
+    pub fn served(&self) -> BorrowedFd<'_> {
+        self.served.as_fd()
+    }
+
+    /// Whether a worker has, since the last call.
+    pub fn take_served(&self) -> bool {
+        rustix::io::read(&*self.served, &mut [0_u8; 8]).is_ok()
+    }
+
+    /// Leaves further messages of the front end in its socket, until [`release`](Self::release). Returns whether the
+    /// guest is migrating: its state is being transferred, or the device has to log what it writes.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` when the front end does not let the thread go on, `NotConnected` when it has disconnected.
+    pub fn hold(&self, deadline: Instant) -> io::Result<bool> {
+        self.commander.ask(deadline, Command::Hold)
+    }
+
+    /// Ends [`hold`](Self::hold).
+    pub fn release(&self) {
+        self.commander.send(Command::Release);
+    }
+
+    /// Ends the proxy, whose worker has ended, and returns what it has had. The front end stays connected.
+    ///
+    /// # Errors
+    ///
+    /// As [`hold`](Self::hold); then the proxy goes on.
+    pub fn suspend(&self, deadline: Instant) -> io::Result<ProxyState> {
+        self.commander.ask(deadline, Command::Suspend)
     }
 
     /// Whether the front end is connected.
@@ -105,15 +149,21 @@ impl VhostProxy {
 
 impl Drop for VhostProxy {
     fn drop(&mut self) {
-        let _ = self.front_end.shutdown(Shutdown::Both);
-        self.send(None);
+        // The thread of one that is suspended has ended, and left it connected.
+        if self.commander.send(Command::End) {
+            let _ = self.front_end.shutdown(Shutdown::Both);
+        }
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
+fn event() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
 struct ProxyThread {
-    next: Receiver<Option<UnixStream>>,
-    eventfd: Arc<OwnedFd>,
+    commands: Commands,
+    served: Arc<OwnedFd>,
     front_end: UnixStream,
     from_front_end: Reader,
     worker: Option<UnixStream>,
@@ -122,6 +172,10 @@ struct ProxyThread {
     /// The message that has no reply yet, or waits for a worker.
     pending: Option<VhostMessage>,
     backend_channel: BackendChannel,
+    /// No further message is read.
+    is_held: bool,
+    /// Its state was or is being transferred, and no queue has started since.
+    is_migrating: bool,
     journal: Journal,
 }
 
@@ -129,22 +183,67 @@ struct ProxyThread {
 struct Ended;
 
 impl ProxyThread {
+    fn spawn(self, commander: Commander, served: Arc<OwnedFd>) -> io::Result<VhostProxy> {
+        let front_end = self.front_end.try_clone()?;
+        let thread = std::thread::Builder::new()
+            .name("thrufs-vhost".to_owned())
+            .spawn(move || self.run())?;
+        Ok(VhostProxy {
+            front_end,
+            commander,
+            served,
+            thread: Some(thread),
+        })
+    }
+
     fn run(mut self) {
-        while self.turn().is_ok() {}
+        while self.turn().is_ok() {
+            while let Some(command) = self.commands.take() {
+                match command {
+                    Command::Attach(worker) => self.attach_worker(worker),
+                    Command::Hold(question) => {
+                        self.is_held = true;
+                        let is_migrating = self.migrates();
+                        question.answer(|| is_migrating);
+                    }
+                    Command::Release => self.is_held = false,
+                    Command::Suspend(question) => {
+                        // What it has sent is closed here.
+                        self.lose_worker();
+                        match question.begin() {
+                            Some(answer) => return answer.give(self.into_state()),
+                            None => continue,
+                        }
+                    }
+                    Command::End => return self.disconnect(),
+                }
+            }
+        }
+        self.disconnect();
+    }
+
+    fn disconnect(&self) {
         let _ = self.front_end.shutdown(Shutdown::Both);
+    }
+
+    fn migrates(&self) -> bool {
+        let pending = self.pending.as_ref().and_then(VhostMessage::request);
+        self.is_migrating
+            || pending == Some(FrontendReq::SET_DEVICE_STATE_FD)
+            || self.setup.features() & LOG_ALL != 0
     }
 
     /// Waits for an event and handles it.
     fn turn(&mut self) -> Result<(), Ended> {
         // Messages stay in the socket while they cannot be forwarded.
-        let listens = self.pending.is_none() && self.worker.is_some();
+        let listens = self.pending.is_none() && self.worker.is_some() && !self.is_held;
         let in_or_gone = if listens {
             PollFlags::IN | PollFlags::RDHUP
         } else {
             PollFlags::RDHUP
         };
         let mut polled = vec![
-            PollFd::new(&self.eventfd, PollFlags::IN),
+            PollFd::new(&self.commands, PollFlags::IN),
             PollFd::new(&self.front_end, in_or_gone),
         ];
         let worker = self.worker.as_ref();
@@ -158,13 +257,9 @@ impl ProxyThread {
         let [is_signalled, front_end] = [0, 1].map(ready);
         let worker = worker.map_or(PollFlags::empty(), |_| ready(2));
         self.backend_channel.relay();
+        // Commands are next.
         if !is_signalled.is_empty() {
-            let _ = rustix::io::read(&self.eventfd, &mut [0_u8; 8]);
-            match self.next.try_iter().last() {
-                Some(Some(worker)) => self.attach_worker(worker),
-                Some(None) => return Err(Ended),
-                None => {}
-            }
+            self.commands.receive();
         } else if !worker.is_empty() {
             self.read_worker()?;
         } else if front_end.contains(PollFlags::IN) {
@@ -207,6 +302,10 @@ impl ProxyThread {
         match message.request() {
             Some(FrontendReq::SET_VRING_BASE) => self.journal.note_base(queue_of(message) as usize),
             Some(FrontendReq::SET_BACKEND_REQ_FD) => channel = self.backend_channel.attach(),
+            Some(FrontendReq::SET_DEVICE_STATE_FD) => self.is_migrating = true,
+            Some(
+                FrontendReq::SET_VRING_KICK | FrontendReq::RESET_DEVICE | FrontendReq::RESET_OWNER,
+            ) => self.is_migrating = false,
             _ => {}
         }
         let channel = channel.as_ref().map(AsFd::as_fd);
@@ -286,20 +385,21 @@ impl ProxyThread {
         let _ = worker.set_write_timeout(Some(SEND_TIMEOUT));
         self.from_worker = Reader::default();
         let mut reader = Reader::default();
-        let eventfd = &self.eventfd;
+        let commands = &mut self.commands;
         let end = self.backend_channel.attach();
         let backend_channel = &mut self.backend_channel;
         let mut has_reply = |expected: FrontendReq| loop {
             match reader.read(&worker)? {
                 Some(reply) if reply.request() == Some(expected) => return Ok(()),
                 Some(_) => {}
-                None => wait_for(&worker, eventfd, backend_channel)?,
+                None => wait_for(&worker, commands, backend_channel)?,
             }
         };
         let channel = end.as_ref().map(AsFd::as_fd);
         match self.setup.replay(worker.as_fd(), channel, &mut has_reply) {
             Ok(()) => {
                 self.worker = Some(worker);
+                signal(self.served.as_fd());
                 self.forward();
             }
             // The next worker, or the end of the connection, follows.
@@ -315,19 +415,26 @@ impl ProxyThread {
 /// end came first.
 fn wait_for(
     worker: &UnixStream,
-    eventfd: &OwnedFd,
+    commands: &mut Commands,
     backend_channel: &mut BackendChannel,
 ) -> io::Result<()> {
+    let interrupted = || Err(io::ErrorKind::Interrupted.into());
+    if commands.are_urgent() {
+        return interrupted();
+    }
     let mut polled = vec![
         PollFd::new(worker, PollFlags::IN),
-        PollFd::new(eventfd, PollFlags::IN),
+        PollFd::new(&*commands, PollFlags::IN),
     ];
     polled.extend(backend_channel.polled());
     poll(&mut polled, None)?;
     let [has_reply, is_signalled] = [0, 1].map(|at| !polled[at].revents().is_empty());
     backend_channel.relay();
     if is_signalled && !has_reply {
-        return Err(io::ErrorKind::Interrupted.into());
+        commands.receive();
+        if commands.are_urgent() {
+            return interrupted();
+        }
     }
     Ok(())
 }

@@ -108,6 +108,15 @@ impl Outgoing {
         }
     }
 
+    pub(crate) fn of_parts(unsent: Vec<u8>, files: Vec<OwnedFd>) -> Outgoing {
+        Outgoing { unsent, files }
+    }
+
+    /// What is not sent.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<OwnedFd>) {
+        (self.unsent, self.files)
+    }
+
     pub(crate) fn is_sent(&self) -> bool {
         self.unsent.is_empty()
     }
@@ -135,6 +144,15 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    pub(crate) fn of_parts(bytes: Vec<u8>, files: Vec<OwnedFd>) -> Reader {
+        Reader { bytes, files }
+    }
+
+    /// What has arrived of a message.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<OwnedFd>) {
+        (self.bytes, self.files)
+    }
+
     /// The next message, once it is complete.
     ///
     /// # Errors

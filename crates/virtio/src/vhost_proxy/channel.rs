@@ -18,6 +18,7 @@
 //! All is done by the proxy's thread, in its poll loop, and nothing blocks: neither a front end nor a worker
 //! that does not read its channel delays the front end's messages.
 
+use super::state::record;
 use crate::wire::{NEED_REPLY, Outgoing, Reader, VERSION, VhostMessage};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::{socket_domain, socket_type};
@@ -62,6 +63,39 @@ impl BackendChannel {
             front_end,
             ..BackendChannel::default()
         };
+    }
+
+    /// The channel and the outstanding request, for another program ([`state`](super::state)), once the worker is
+    /// [detached](Self::detach).
+    pub(super) fn into_records(self) -> (Option<VhostMessage>, Option<VhostMessage>) {
+        let Some(front_end) = self.front_end else {
+            return (None, None);
+        };
+        let (body, files) = self.from_front_end.into_parts();
+        let files = [front_end].into_iter().chain(files).collect();
+        let request = self.outstanding.map(|outstanding| {
+            let (unsent, files) = outstanding.request.into_parts();
+            record(outstanding.code, unsent, files)
+        });
+        (Some(record(0, body, files)), request)
+    }
+
+    /// As they were; the reply to the request is of no worker.
+    pub(super) fn of_records(
+        channel: Option<(OwnedFd, Reader)>,
+        request: Option<VhostMessage>,
+    ) -> BackendChannel {
+        let (front_end, from_front_end) = channel.unzip();
+        BackendChannel {
+            front_end,
+            from_front_end: from_front_end.unwrap_or_default(),
+            outstanding: request.map(|request| Outstanding {
+                code: request.code,
+                request: Outgoing::of_parts(request.body, request.files),
+                is_awaited: false,
+            }),
+            ..BackendChannel::default()
+        }
     }
 
     /// Makes a channel for a worker, instead of that of the last one, and returns the worker's end. `None`

@@ -212,7 +212,26 @@ impl DeviceSetup {
     }
 
     pub(super) fn protocol_features(&self) -> u64 {
-        let features = self.latest.get(&(FrontendReq::SET_PROTOCOL_FEATURES, 0));
-        features.and_then(|message| message.u64_at(0)).unwrap_or(0)
+        self.number_of(FrontendReq::SET_PROTOCOL_FEATURES)
+    }
+
+    pub(super) fn features(&self) -> u64 {
+        self.number_of(FrontendReq::SET_FEATURES)
+    }
+
+    fn number_of(&self, request: FrontendReq) -> u64 {
+        let latest = self.latest.get(&(request, 0));
+        latest.and_then(|message| message.u64_at(0)).unwrap_or(0)
+    }
+
+    /// Messages that, [kept](Self::keep) in this order, have the same effect.
+    pub(super) fn into_messages(self) -> impl Iterator<Item = VhostMessage> {
+        let regions = self.regions.into_iter().map(|region| VhostMessage {
+            code: FrontendReq::ADD_MEM_REG.into(),
+            flags: 0,
+            body: [&[0; REGIONS_AT][..], &region.body].concat(),
+            files: vec![region.file],
+        });
+        self.latest.into_values().chain(regions)
     }
 }

@@ -1,4 +1,5 @@
 mod backend_channel;
+mod suspended;
 
 use super::*;
 use crate::journal::Journal;
@@ -363,7 +364,7 @@ proptest::proptest! {
 #[test]
 fn a_worker_attached_after_the_front_end_has_gone_is_disconnected() {
     let play = Play::new();
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     play.front_end.shutdown(Shutdown::Both).unwrap();
     while !play.proxy.thread.as_ref().unwrap().is_finished() {
         assert!(start.elapsed() < Duration::from_secs(60));

@@ -6,18 +6,18 @@ use vhost::vhost_user::message::{BackendReq, VhostUserMMap};
 use vhost::vhost_user::{Backend, VhostUserFrontendReqHandler};
 use wire::{REPLY, VERSION};
 
-const MAP: u32 = BackendReq::SHMEM_MAP as u32;
+pub(super) const MAP: u32 = BackendReq::SHMEM_MAP as u32;
 const UNMAP: u32 = BackendReq::SHMEM_UNMAP as u32;
 
 /// Both outer ends of a back-end channel.
-struct Ends {
-    front_end: UnixStream,
-    worker: UnixStream,
+pub(super) struct Ends {
+    pub(super) front_end: UnixStream,
+    pub(super) worker: UnixStream,
 }
 
 impl Play {
     /// A worker that has got all messages, and the channel among them, if there is one.
-    fn worker_with_channel(&self) -> (UnixStream, Option<UnixStream>) {
+    pub(super) fn worker_with_channel(&self) -> (UnixStream, Option<UnixStream>) {
         let worker = self.worker();
         let messages = messages_of(&worker).into_iter();
         let mut channels = messages.filter(is_of_channel).map(channel_of);
@@ -85,7 +85,7 @@ fn send(stream: &UnixStream, bytes: &[u8], files: usize) {
     );
 }
 
-fn map(stream: &UnixStream, offset: u64) {
+pub(super) fn map(stream: &UnixStream, offset: u64) {
     let request = bytes_of(MAP, VERSION | NEED_REPLY, &at(offset));
     send(stream, &request, 1);
 }
@@ -96,13 +96,13 @@ fn fill(stream: &UnixStream) -> usize {
     std::iter::from_fn(|| send().ok()).sum()
 }
 
-fn reply_to(stream: &UnixStream, code: u32, result: u64) {
+pub(super) fn reply_to(stream: &UnixStream, code: u32, result: u64) {
     let reply = bytes_of(code, VERSION | REPLY, &result.to_le_bytes());
     send(stream, &reply, 0);
 }
 
 /// Hears a request of the proxy for this offset.
-fn hear_request(stream: &UnixStream, code: u32, offset: u64) {
+pub(super) fn hear_request(stream: &UnixStream, code: u32, offset: u64) {
     let request = hear(stream);
     assert_eq!((request.code, request.flags), (code, VERSION | NEED_REPLY));
     assert_eq!(request.body, at(offset));
@@ -129,7 +129,7 @@ fn maps(worker: &UnixStream, front_end: &UnixStream, offset: u64) {
 }
 
 /// A proxy with a worker that has a channel.
-fn opened() -> (Play, UnixStream, Ends) {
+pub(super) fn opened() -> (Play, UnixStream, Ends) {
     let play = Play::new();
     let (worker, _) = play.worker_with_channel();
     let ends = play.open(&worker);
