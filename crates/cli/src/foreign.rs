@@ -6,6 +6,38 @@
 
 use crate::task::Task;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Values that are being dropped.
+static CLOSING: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until all values are dropped that are being dropped; returns whether they are.
+pub(crate) fn wait_until_closed(deadline: Instant) -> bool {
+    loop {
+        match CLOSING.load(Ordering::SeqCst) {
+            0 => return true,
+            _ if Instant::now() >= deadline => return false,
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Counts one, until its drop.
+struct Closing;
+
+impl Closing {
+    fn begin() -> Closing {
+        CLOSING.fetch_add(1, Ordering::SeqCst);
+        Closing
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        CLOSING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// See the module. There is no way to drop the value elsewhere.
 #[derive(Debug)]
@@ -16,6 +48,11 @@ impl<T: Send + 'static> Foreign<T> {
         Foreign(Some(value))
     }
 
+    /// The value, for another place that does not drop it.
+    pub(crate) fn into_inner(mut self) -> T {
+        self.0.take().expect("only `close` takes it")
+    }
+
     /// The task is done when all is closed; `None` without threads or descriptors.
     pub(crate) fn close(mut self) -> Option<Task<()>> {
         self.begin_to_close()
@@ -23,7 +60,12 @@ impl<T: Send + 'static> Foreign<T> {
 
     fn begin_to_close(&mut self) -> Option<Task<()>> {
         let value = self.0.take()?;
-        Task::start(move || drop(value)).ok()
+        let closing = Closing::begin();
+        let close = move || {
+            drop(value);
+            drop(closing);
+        };
+        Task::start(close).ok()
     }
 }
 

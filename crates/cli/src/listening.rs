@@ -58,6 +58,14 @@ impl From<OwnedFd> for SocketFile {
     }
 }
 
+impl SocketFile {
+    /// Device and inode.
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.0).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    }
+}
+
 impl AsFd for SocketFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -113,12 +121,6 @@ impl NamedSocket {
             file: file.into(),
         };
         Ok((made, listener))
-    }
-
-    /// Device and inode of its file.
-    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
-        let stat = rustix::fs::fstat(&self.file).ok()?;
-        Some((stat.st_dev, stat.st_ino))
     }
 
     /// Its file alone.

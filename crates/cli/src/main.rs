@@ -110,6 +110,12 @@ fn main() -> ExitCode {
                 None => supervisor::main(),
             };
         }
+        Some(Role::ShareSupervisor) => {
+            return match arguments.get(4) {
+                Some(number) => share::go_on(number),
+                None => ExitCode::FAILURE,
+            };
+        }
         Some(Role::UpgradeCheck) => return upgrade::check::main(),
         Some(Role::Worker) => return worker::main(),
         Some(Role::ShareWorker) => return share::worker::main(),

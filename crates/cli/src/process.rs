@@ -38,6 +38,8 @@ pub(crate) enum Role {
     Worker,
     /// Serves one guest.
     ShareWorker,
+    /// With the number of a descriptor: goes on as the supervisor of a share that this process was.
+    ShareSupervisor,
     /// Unmounts after the supervisor was killed.
     AutoUnmount,
     /// Builds the sandbox of `thrufs run`.
@@ -59,8 +61,10 @@ impl Role {
     /// Whether it gets its own PID namespace. Only root can create one; an ordinary user's process cannot
     /// affect those of other users.
     fn is_alone(self) -> bool {
-        !matches!(self, Role::Supervisor | Role::UpgradeCheck)
-            && rustix::process::geteuid().is_root()
+        !matches!(
+            self,
+            Role::Supervisor | Role::ShareSupervisor | Role::UpgradeCheck
+        ) && rustix::process::geteuid().is_root()
     }
 
     pub(crate) fn from_argument(argument: &OsStr) -> Option<Role> {
@@ -179,17 +183,18 @@ impl Process {
         Process::start_by(role, |descriptors| spawn(program, role, paths, descriptors))
     }
 
-    /// As [`start`](Self::start), where no descriptor of a peer is open.
+    /// As [`start_program`](Self::start_program), where no descriptor of a peer is open.
     pub(crate) fn start_apart(
         apart: &mut Apart,
+        program: &Path,
         role: Role,
         paths: [&Path; 2],
     ) -> io::Result<Process> {
-        let [one, other] = paths.map(Path::to_owned);
+        let [program, one, other] = [program, paths[0], paths[1]].map(Path::to_owned);
         Process::start_by(role, |descriptors| {
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             apart.call(&descriptors, move |them| {
-                spawn(OWN_PROGRAM.as_ref(), role, [&one, &other], them)
+                spawn(&program, role, [&one, &other], them)
             })?
         })
     }

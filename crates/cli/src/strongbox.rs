@@ -9,6 +9,7 @@
 //! | `K`, key, a descriptor | keep it |
 //! | `D`, key | close it |
 //! | `T`, a number | send all of them: `B` and the number, `K` as above for each, `E` and the number |
+//! | `S`, `U`, 0, a pipe | close the pipe; `U`, which is the supervisor's own: and receive no more |
 //!
 //! All workers use the same end, one after the other. If one dies while it receives, the rest stays in
 //! the socket; the next distinguishes it by the number.
@@ -18,6 +19,7 @@
 
 use crate::channel::packets;
 use crate::task::{Joined, start_thread};
+use crate::waiting;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, shutdown};
@@ -27,7 +29,8 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thrufs_hostdir::Strongbox;
 use thrufs_sys::fd_passing;
 
@@ -36,6 +39,8 @@ const DISCARD: u8 = b'D';
 const TAKE: u8 = b'T';
 /// With a pipe, of which the other end ends when what was sent before is done.
 const SETTLE: u8 = b'S';
+/// The same; no more is received.
+const SUSPEND: u8 = b'U';
 const BEGIN: u8 = b'B';
 const END: u8 = b'E';
 const PACKET_BYTES: usize = 9;
@@ -58,11 +63,15 @@ fn send(
     key: u64,
     file: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
+    fd_passing::send(socket, &packet(word, key), file.as_slice())?;
+    Ok(())
+}
+
+fn packet(word: u8, key: u64) -> [u8; PACKET_BYTES] {
     let mut bytes = [0; PACKET_BYTES];
     bytes[0] = word;
     bytes[1..].copy_from_slice(&key.to_ne_bytes());
-    fd_passing::send(socket, &bytes, file.as_slice())?;
-    Ok(())
+    bytes
 }
 
 /// `None` at the end.
@@ -84,8 +93,13 @@ pub(crate) struct Store {
     socket: OwnedFd,
     ours: Arc<OwnedFd>,
     stored: Arc<Mutex<Stored>>,
-    /// It ends when the socket is shut down.
-    _thread: Joined,
+    /// Whether it is to be suspended.
+    suspends: Arc<AtomicBool>,
+    /// What workers send stays in the socket, for the next program.
+    is_suspended: bool,
+    kept_max: usize,
+    /// It ends when the socket is shut down, or when it is suspended.
+    thread: Option<Joined>,
 }
 
 pub(crate) type Stored = HashMap<u64, OwnedFd>;
@@ -101,17 +115,27 @@ impl Store {
         [ours, socket]: [OwnedFd; 2],
         stored: Stored,
     ) -> io::Result<Store> {
-        let kept_max = kept_max(machines_max);
-        let (ours, stored) = (Arc::new(ours), Arc::new(Mutex::new(stored)));
-        let (received, kept) = (Arc::clone(&ours), Arc::clone(&stored));
-        let keep = move || keep(&received, kept_max, &kept);
-        let thread = start_thread("thrufs-strongbox", keep)?.into();
-        Ok(Store {
+        let mut store = Store {
             socket,
-            ours,
-            stored,
-            _thread: thread,
-        })
+            ours: Arc::new(ours),
+            stored: Arc::new(Mutex::new(stored)),
+            kept_max: kept_max(machines_max),
+            suspends: Arc::default(),
+            is_suspended: true,
+            thread: None,
+        };
+        store.go_on()?;
+        Ok(store)
+    }
+
+    /// Goes on after it was [suspended](Self::suspend).
+    pub(crate) fn go_on(&mut self) -> io::Result<()> {
+        let (received, kept) = (Arc::clone(&self.ours), Arc::clone(&self.stored));
+        let (kept_max, suspends) = (self.kept_max, Arc::clone(&self.suspends));
+        let keep = move || keep(&received, kept_max, &kept, &suspends);
+        self.thread = Some(start_thread("thrufs-strongbox", keep)?.into());
+        self.is_suspended = false;
+        Ok(())
     }
 
     /// The supervisor's end of the socket.
@@ -121,8 +145,26 @@ impl Store {
 
     /// What is stored, once all is that workers have sent until now.
     pub(crate) fn stored(&self) -> MutexGuard<'_, Stored> {
-        settle(self.socket.as_fd());
+        if !self.is_suspended {
+            settle(self.socket.as_fd());
+        }
         self.stored.lock()
+    }
+
+    /// Stores no more, once all is that workers have sent until now. Returns whether it was in time: a descriptor that
+    /// is discarded may take long to close.
+    pub(crate) fn suspend(&mut self, deadline: Instant) -> bool {
+        let Ok((end, pipe)) = pipe_with(PipeFlags::CLOEXEC) else {
+            return false;
+        };
+        self.suspends.store(true, Ordering::SeqCst);
+        let files = [pipe.as_fd()];
+        let asked = fd_passing::send_now(self.socket.as_fd(), &packet(SUSPEND, 0), &files);
+        drop(pipe);
+        let is_done = asked.is_ok() && waiting::readable([Some(end.as_fd())], Some(deadline))[0];
+        // Whoever resets it decides.
+        self.is_suspended = is_done || !self.suspends.swap(false, Ordering::SeqCst);
+        self.is_suspended
     }
 }
 
@@ -135,11 +177,13 @@ impl AsFd for Store {
 impl Drop for Store {
     fn drop(&mut self) {
         // A worker that does not end has a copy.
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        if !self.is_suspended {
+            let _ = shutdown(&self.socket, Shutdown::Both);
+        }
     }
 }
 
-fn keep(workers: &OwnedFd, kept_max: usize, kept: &Mutex<Stored>) {
+fn keep(workers: &OwnedFd, kept_max: usize, kept: &Mutex<Stored>, suspends: &AtomicBool) {
     while let Ok(Some((word, key, file))) = receive(workers.as_fd()) {
         let mut kept = kept.lock();
         match (word, file) {
@@ -149,6 +193,11 @@ fn keep(workers: &OwnedFd, kept_max: usize, kept: &Mutex<Stored>) {
             (KEEP, _) => tracing::debug!("a worker stores more than its share, or nothing"),
             (DISCARD, _) => drop(kept.remove(&key)),
             (SETTLE, pipe) => drop(pipe),
+            // A worker may send it too.
+            (SUSPEND, pipe) if suspends.swap(false, Ordering::SeqCst) => {
+                drop(kept);
+                return drop(pipe);
+            }
             (TAKE, _) => {
                 let _ = send(workers.as_fd(), BEGIN, key, None);
                 for (key, file) in &*kept {

@@ -454,7 +454,7 @@ pub(crate) fn begin(server: &ServerConfig) -> Result<(Log, SignalFd), StartupErr
 }
 
 /// The same, where an earlier program of this process has begun.
-fn begin_again(server: &ServerConfig) -> Result<(Log, SignalFd), StartupError> {
+pub(crate) fn begin_again(server: &ServerConfig) -> Result<(Log, SignalFd), StartupError> {
     begin_with(Log::resume(server)?)
 }
 

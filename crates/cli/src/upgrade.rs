@@ -6,6 +6,7 @@
 //! | `request` | the socket at which a supervisor receives the program |
 //! | `handover` | what one program of a supervisor hands over to the next |
 //! | `check` | whether the next can take it over |
+//! | `execute` | executing it |
 //!
 //! ```text
 //! thrufs upgrade ── program, by descriptor ──► supervisor
@@ -19,5 +20,6 @@
 
 pub(crate) mod check;
 pub(crate) mod command;
+pub(crate) mod execute;
 pub(crate) mod handover;
 pub(crate) mod request;

@@ -33,12 +33,23 @@ pub(crate) fn ask(
     socket: Option<&Path>,
     command: &Command,
 ) -> Result<Value, QueryError> {
+    ask_within(path, located, socket, command, TIMEOUT)
+}
+
+/// As [`ask`]; connecting and the reply may each take `time`.
+pub(crate) fn ask_within(
+    path: &Path,
+    located: &Located,
+    socket: Option<&Path>,
+    command: &Command,
+    time: Duration,
+) -> Result<Value, QueryError> {
     let mount = &located.mount;
     let Some(user) = mount.user else {
         return Err(not_on_thrufs(path, located));
     };
     let (place, follow) = place_of(socket, user, &file_name(mount.device));
-    let stream = reach(&place, follow, user, TIMEOUT).map_err(|errno| {
+    let stream = reach(&place, follow, user, time).map_err(|errno| {
         let (mountpoint, socket_path) = (mount.path.clone(), place.clone());
         match errno {
             // Any server can set the subtype; a thrufs mount has that type or a socket.
@@ -51,7 +62,7 @@ pub(crate) fn ask(
             other => QueryError::query(&mountpoint)(other),
         }
     })?;
-    exchange_with(path, &stream, command)
+    exchange_with(path, &stream, command, time)
 }
 
 /// A socket that may be a share's.
@@ -91,7 +102,7 @@ pub(crate) fn ask_share(
         Errno::NOENT | Errno::CONNREFUSED => QueryError::NoSocketOfShare(share.path.into()),
         other => QueryError::query(share.path)(other),
     })?;
-    exchange_with(path, &stream, command)
+    exchange_with(path, &stream, command, TIMEOUT)
 }
 
 /// The given socket, or the usual one with this name, and how to open it.
@@ -102,8 +113,13 @@ fn place_of(socket: Option<&Path>, user: u32, usual: &str) -> (PathBuf, OFlags) 
     }
 }
 
-fn exchange_with(path: &Path, stream: &UnixStream, command: &Command) -> Result<Value, QueryError> {
-    let line = exchange(stream, command, TIMEOUT).map_err(QueryError::query(path))?;
+fn exchange_with(
+    path: &Path,
+    stream: &UnixStream,
+    command: &Command,
+    time: Duration,
+) -> Result<Value, QueryError> {
+    let line = exchange(stream, command, time).map_err(QueryError::query(path))?;
     result(path, &line)
 }
 
@@ -173,15 +189,33 @@ fn not_on_thrufs(path: &Path, located: &Located) -> QueryError {
 pub(crate) fn upgrades_of(mount: &Mount, control: Option<&Path>) -> Option<(PathBuf, u32)> {
     let user = mount.user?;
     let place = match control {
-        Some(path) => path.with_file_name(Purpose::Upgrades.name(path.file_name()?)),
-        None => socket::find(
-            user,
-            &Purpose::Upgrades
-                .name(file_name(mount.device).as_ref())
-                .to_string_lossy(),
-        ),
+        Some(path) => upgrades_beside(path)?,
+        None => usual_for_upgrades(user, &file_name(mount.device)),
     };
     Some((place, user))
+}
+
+/// The same of a share.
+pub(crate) fn upgrades_of_share(
+    share: &ShareSocket<'_>,
+    control: Option<&Path>,
+) -> Option<(PathBuf, u32)> {
+    let name = file_name_of_share(share.identity.0, share.identity.1);
+    let place = match control {
+        Some(path) => upgrades_beside(path)?,
+        None => usual_for_upgrades(share.user, &name),
+    };
+    Some((place, share.user))
+}
+
+/// Beside a control socket.
+pub(crate) fn upgrades_beside(control: &Path) -> Option<PathBuf> {
+    Some(control.with_file_name(Purpose::Upgrades.name(control.file_name()?)))
+}
+
+fn usual_for_upgrades(user: u32, of_queries: &str) -> PathBuf {
+    let name = Purpose::Upgrades.name(of_queries.as_ref());
+    socket::find(user, &name.to_string_lossy())
 }
 
 /// Connects to a socket, which must belong to `user`, as must its server, or to root.

@@ -10,14 +10,17 @@ use crate::channel::{Order, ToChild};
 use crate::config::ShareConfig;
 use crate::deaths::Deaths;
 use crate::foreign::Foreign;
-use crate::strongbox::Store;
+use crate::strongbox::{Store, Stored};
+use crate::upgrade::handover::{Incoming, MachineState, Outgoing, Slot};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Instant;
 use thrufs_hostdir::Ledger;
-use thrufs_virtio::{Journal, VhostProxy};
+use thrufs_virtio::{Journal, ProxyState, VhostProxy};
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -36,10 +39,7 @@ impl Connection {
         config: &ShareConfig,
     ) -> io::Result<Foreign<Connection>> {
         let journal = Journal::new()?;
-        let callers = match config.server.pairing {
-            true => callers::open(stream.as_fd()),
-            false => Vec::new(),
-        };
+        let callers = callers_of(stream.as_fd(), config);
         let stream = UnixStream::from(stream.try_clone()?);
         Ok(Foreign::new(Connection {
             ledger: Ledger::new()?,
@@ -50,6 +50,80 @@ impl Connection {
             proxy: VhostProxy::start(stream, journal.clone())?,
             journal,
         }))
+    }
+
+    /// Goes on with what an earlier program of this process has handed over.
+    pub(super) fn resume(
+        state: MachineState,
+        files: &mut Incoming,
+        config: &ShareConfig,
+    ) -> io::Result<Foreign<Connection>> {
+        let proxy = files.take_all(Slot::Proxy);
+        let callers = proxy
+            .first()
+            .map(|stream| callers_of(stream.as_fd(), config));
+        let proxy = ProxyState {
+            bytes: state.proxy,
+            files: proxy,
+        };
+        let [end, socket] = [Slot::StoreEnd, Slot::StoreSocket].map(|slot| files.take(slot));
+        let journal = Journal::from_memory(files.take(Slot::Journal)?)?;
+        Ok(Foreign::new(Connection {
+            ledger: files.take(Slot::Ledger)?.into(),
+            strongbox: Store::resume(config.machines_max, [end?, socket?], files.take_stored())?,
+            callers: callers.unwrap_or_default(),
+            deaths: Deaths::resume(config.server.deaths_max, &state.deaths),
+            proxy: VhostProxy::resume(proxy, journal.clone())?,
+            journal,
+        }))
+    }
+
+    /// What the next program goes on with, once the worker has ended. This one may [go on](Self::go_on).
+    ///
+    /// # Errors
+    ///
+    /// As [`VhostProxy::suspend`].
+    pub(super) fn suspend(&mut self, deadline: Instant) -> io::Result<ProxyState> {
+        if !self.strongbox.suspend(deadline) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let suspended = self.proxy.suspend(deadline);
+        if suspended.is_err() {
+            self.strongbox.go_on()?;
+        }
+        suspended
+    }
+
+    /// Goes on after it was suspended.
+    pub(super) fn go_on(&mut self, proxy: ProxyState) -> io::Result<()> {
+        self.strongbox.go_on()?;
+        self.proxy = VhostProxy::resume(proxy, self.journal.clone())?;
+        Ok(())
+    }
+
+    /// Its own descriptors.
+    pub(super) fn hand_over<'a>(&'a self, files: &mut Outgoing<'a>) {
+        files.add(Slot::Journal, &self.journal);
+        files.add(Slot::Ledger, &self.ledger);
+        files.add(Slot::StoreEnd, self.strongbox.end());
+        files.add(Slot::StoreSocket, &self.strongbox);
+    }
+
+    /// What is in the descriptor store.
+    pub(super) fn stored(&self) -> impl Deref<Target = Stored> {
+        self.strongbox.stored()
+    }
+
+    /// What is handed over of it, without the proxy.
+    pub(super) fn state(&self) -> MachineState {
+        MachineState {
+            deaths: self.deaths.ages(),
+            ..MachineState::default()
+        }
+    }
+
+    pub(super) fn proxy(&self) -> &VhostProxy {
+        &self.proxy
     }
 
     /// Gives the connection to the worker at `channel`. The previous worker has ended.
@@ -77,5 +151,12 @@ impl Connection {
 
     pub(super) fn deaths(&self) -> u64 {
         self.journal.deaths()
+    }
+}
+
+fn callers_of(stream: BorrowedFd<'_>, config: &ShareConfig) -> Vec<OwnedFd> {
+    match config.server.pairing {
+        true => callers::open(stream),
+        false => Vec::new(),
     }
 }

@@ -7,7 +7,10 @@ use crate::config::ShareConfig;
 use crate::control::answer::configured;
 use crate::control::client::{exchange, receive_line};
 use crate::control::protocol::{Command, Refusal, Reply, escape};
+use crate::control::server::answer_all;
+use crate::error::{StartupError, system};
 use crate::foreign::Foreign;
+use crate::task::start_thread;
 use crate::waiting;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -46,6 +49,11 @@ impl QueryChannel {
             is_owed: false,
         };
         Ok((QueryChannel(Mutex::new(queries)), theirs.into()))
+    }
+
+    /// Once nobody waits for a reply. It is asked nothing more.
+    pub(super) fn close(&self) {
+        self.0.lock().stream = None;
     }
 
     fn ask(&self, command: &Command) -> Option<Reply> {
@@ -96,6 +104,16 @@ impl Machines {
             configured: configured(&config.source, &config.serving),
             state: Mutex::default(),
         }
+    }
+
+    /// Answers queries at a listening control socket, on a thread.
+    pub(super) fn answer_at(self: &Arc<Machines>, listener: OwnedFd) -> Result<(), StartupError> {
+        let asked = Arc::clone(self);
+        let answer = move || answer_all(listener, &mut |command| asked.answer(command));
+        let started = start_thread("thrufs-control", answer);
+        started
+            .map(drop)
+            .map_err(system("listen at the control socket"))
     }
 
     pub(super) fn add(&self, process: u32, queries: Arc<QueryChannel>) {

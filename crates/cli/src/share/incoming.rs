@@ -57,6 +57,10 @@ impl AllIncoming {
         replaced
     }
 
+    pub(super) fn take_all(&mut self) -> Vec<Incoming> {
+        std::mem::take(&mut self.0)
+    }
+
     pub(super) fn take(&mut self, index: usize) -> Incoming {
         self.0.remove(index)
     }

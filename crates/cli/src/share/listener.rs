@@ -5,8 +5,9 @@
 
 use crate::error::system_at;
 use crate::foreign::Foreign;
-use crate::listening::{NamedSocket, SocketError};
+use crate::listening::{NamedSocket, SocketError, SocketFile};
 use crate::lookup::{self, is_called};
+use crate::upgrade::handover::{Incoming as Handed, Outgoing, Slot};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -55,6 +56,10 @@ impl ListenAddress {
 pub(crate) struct ShareListener {
     listener: Foreign<OwnedFd>,
     made: Option<Made>,
+    /// Of what was made, once it has its name.
+    file: Option<SocketFile>,
+    /// Locked.
+    pid_file: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -63,8 +68,6 @@ struct Made {
     /// Final name.
     name: OsString,
     group: Option<u32>,
-    /// Locked.
-    _pid_file: Option<OwnedFd>,
 }
 
 impl ShareListener {
@@ -77,6 +80,8 @@ impl ShareListener {
                 Ok(ShareListener {
                     listener: Foreign::new(listener),
                     made: None,
+                    file: None,
+                    pid_file: None,
                 })
             }
             ListenAddress::At {
@@ -89,19 +94,38 @@ impl ShareListener {
 
     /// Renames the socket to its final name.
     pub(crate) fn publish(&mut self) -> Result<(), SocketError> {
-        let Some(made) = &mut self.made else {
+        let Some(mut made) = self.made.take() else {
             return Ok(());
         };
         if let Some(group) = made.group {
             made.socket.give_to_group(group)?;
         }
-        let name = made.name.clone();
-        made.socket.publish(&name, true)
+        made.socket.publish(&made.name, true)?;
+        self.file = Some(made.socket.into_file());
+        Ok(())
+    }
+
+    /// Goes on with what an earlier program of this process has [handed over](Self::hand_over).
+    pub(crate) fn resume(files: &mut Handed) -> io::Result<ShareListener> {
+        Ok(ShareListener {
+            listener: Foreign::new(files.take(Slot::Listener)?),
+            made: None,
+            file: files
+                .take_if_given(Slot::ListenerFile)
+                .map(SocketFile::from),
+            pid_file: files.take_if_given(Slot::PidFile),
+        })
+    }
+
+    pub(crate) fn hand_over<'a>(&'a self, files: &mut Outgoing<'a>) {
+        files.add(Slot::Listener, self);
+        files.add_if(Slot::ListenerFile, self.file.as_ref());
+        files.add_if(Slot::PidFile, self.pid_file.as_ref());
     }
 
     /// Device and inode of the socket's file, if created here.
     pub(crate) fn identity(&self) -> Option<(u64, u64)> {
-        self.made.as_ref()?.socket.identity()
+        self.file.as_ref()?.identity()
     }
 
     /// Accepts a connection; `None` if it was closed again.
@@ -149,11 +173,12 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<ShareListener
         socket,
         name: name.to_owned(),
         group,
-        _pid_file: pid_file,
     };
     Ok(ShareListener {
         listener: Foreign::new(listener),
         made: Some(made),
+        file: None,
+        pid_file,
     })
 }
 

@@ -9,6 +9,7 @@
 //! waits at the socket. When a worker dies, the next one resumes its connection.
 
 mod events;
+mod upgrade;
 
 use super::connection::Connection;
 use super::error::ShareError;
@@ -19,25 +20,29 @@ use super::workers::{ShareWorker, StandbyState};
 use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
-use crate::control::server::answer_all;
 use crate::control::socket::{ControlSocket, Purpose, file_name_of_share};
-use crate::error::system;
+use crate::error::{StartupError, system};
 use crate::foreign::Foreign;
+use crate::listening::SocketFile;
 use crate::log::{self, Log};
 use crate::output::{now, report};
 use crate::policy_file::PolicyFiles;
 use crate::supervisor::{self, signal_name};
 use crate::systemd;
-use crate::task::{Task, start_thread};
+use crate::task::Task;
+use crate::upgrade::check::Upgrade;
+use crate::upgrade::request::Request;
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
-use std::process::ExitStatus;
+use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_hostdir::{CacheMode, Locks};
 use thrufs_sys::apart::Apart;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
+use upgrade::Proof;
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -70,6 +75,12 @@ enum ShareEvent {
     Incoming(usize),
     /// All that a peer has sent is closed.
     Closed,
+    /// Another program is to go on.
+    Upgrade(Request),
+    /// It has answered whether it can.
+    Checked,
+    /// A worker of it has received all that a front end has set.
+    Served,
     Deadline,
 }
 
@@ -82,7 +93,18 @@ struct ShareSupervisor {
     apart: Apart,
     signals: SignalFd,
     listener: ShareListener,
-    control: Option<ControlSocket>,
+    /// Not published yet.
+    control: Vec<ControlSocket>,
+    /// Those that are, removed on drop.
+    socket_files: Vec<SocketFile>,
+    /// The listening sockets: for queries, which a thread answers, and for upgrades.
+    queries: Option<OwnedFd>,
+    upgrades: Option<OwnedFd>,
+    upgrade: Option<Upgrade>,
+    /// While a worker of another program shows that it serves.
+    proof: Option<Proof>,
+    /// Where to reply once this program serves, after an upgrade to it.
+    command: Option<OwnedFd>,
     machines: Arc<Machines>,
     /// Those that serve a machine, and the one on standby.
     workers: Vec<Foreign<ShareWorker>>,
@@ -100,6 +122,17 @@ struct ShareSupervisor {
     failures: u32,
     once: bool,
     ends_on_hangup: bool,
+}
+
+/// The process (see [`Role::ShareSupervisor`](crate::process::Role::ShareSupervisor)).
+pub(crate) fn go_on(number: &OsStr) -> ExitCode {
+    match upgrade::go_on(number) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(format_args!("thrufs: {error}"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 pub(super) fn run(
@@ -127,27 +160,23 @@ impl ShareSupervisor {
     ) -> Result<ShareSupervisor, ShareError> {
         let (log, signals) = supervisor::begin(&config.server)?;
         // Before anything of a peer is open.
-        let mut apart = Apart::start("thrufs-start").map_err(system("start a thread"))?;
+        let apart = Apart::start("thrufs-start").map_err(system("start a thread"))?;
         // Held for workers: the guest's memory, locks.
         raise_descriptor_limit();
         let listener = ShareListener::open(listening)?;
-        let (control, queries) =
-            ControlSocket::make_if_possible(&config.server.control, Purpose::Queries)?.unzip();
+        let make = |purpose| ControlSocket::make_if_possible(&config.server.control, purpose);
+        let (control, queries) = make(Purpose::Queries)?.unzip();
+        let upgrades = match config.server.deaths_max {
+            0 => None,
+            _ => make(Purpose::Upgrades)?,
+        };
+        let (for_upgrades, upgrades) = upgrades.unzip();
         let machines = Arc::new(Machines::new(&config));
-        if let Some(queries) = queries {
-            let asked = Arc::clone(&machines);
-            start_thread("thrufs-control", move || {
-                answer_all(queries, &mut |command| asked.answer(command));
-            })
-            .map_err(system("listen at the control socket"))?;
+        if let Some(queries) = &queries {
+            let queries = queries.try_clone();
+            machines.answer_at(queries.map_err(system("duplicate a descriptor"))?)?;
         }
-        let workers = vec![ShareWorker::start(
-            &mut apart,
-            &config,
-            policy.as_ref(),
-            &source,
-        )?];
-        Ok(ShareSupervisor {
+        let mut supervisor = ShareSupervisor {
             config,
             source,
             policy,
@@ -155,9 +184,15 @@ impl ShareSupervisor {
             apart,
             signals,
             listener,
-            control,
+            control: control.into_iter().chain(for_upgrades).collect(),
+            socket_files: Vec::new(),
+            queries,
+            upgrades,
+            upgrade: None,
+            proof: None,
+            command: None,
             machines,
-            workers,
+            workers: Vec::new(),
             phase: StandbyState::Starting,
             orphans: VecDeque::new(),
             incoming: AllIncoming::default(),
@@ -167,7 +202,9 @@ impl ShareSupervisor {
             failures: 0,
             once,
             ends_on_hangup: supervisor::ends_on_hangup(),
-        })
+        };
+        supervisor.start_worker()?;
+        Ok(supervisor)
     }
 
     /// Waits until the first worker is ready. Its failure is the share's.
@@ -199,12 +236,13 @@ impl ShareSupervisor {
     /// Publishes the sockets, and notifies systemd.
     fn announce(&mut self) -> Result<(), ShareError> {
         self.listener.publish()?;
-        if let Some(control) = self.control.take() {
+        for control in std::mem::take(&mut self.control) {
             let usual = self.listener.identity();
             let usual = usual.map(|(device, inode)| file_name_of_share(device, inode));
             // An inherited socket has no file to name the control socket after.
             let usual = usual.unwrap_or_else(|| format!("share-{}.socket", std::process::id()));
-            self.control = control.published(usual);
+            let file = control.published(usual).map(ControlSocket::into_file);
+            self.socket_files.extend(file);
         }
         let (source, socket) = (self.config.source.display(), self.config.socket.display());
         let locks = match self.config.serving.locks {
@@ -236,7 +274,8 @@ impl ShareSupervisor {
     fn serve(&mut self) -> Result<(), ShareError> {
         loop {
             let deadlines = self.incoming.deadline().into_iter();
-            let deadline = deadlines.chain(self.start_deadline()).min();
+            let deadlines = deadlines.chain(self.start_deadline());
+            let deadline = deadlines.chain(self.proof_deadline()).min();
             let event = self.next_event(deadline);
             if self.on_event(event)? == Then::Break(()) {
                 return Ok(());
@@ -255,12 +294,19 @@ impl ShareSupervisor {
             ShareEvent::Incoming(index) => self.on_incoming(index)?,
             ShareEvent::Closed if self.phase == StandbyState::Full => self.start_standby()?,
             ShareEvent::Closed => {}
-            ShareEvent::Deadline => self.on_deadline(),
+            ShareEvent::Deadline => self.on_deadline()?,
+            ShareEvent::Upgrade(request) => self.begin_upgrade(request),
+            ShareEvent::Checked => self.on_checked()?,
+            ShareEvent::Served => self.on_served()?,
             ShareEvent::Worker(index, message) => return self.on_message(index, message),
             ShareEvent::WorkerEnded(index) => {
                 let mut worker = self.workers.swap_remove(index);
                 let status = worker.process.wait();
                 let status = status.map_err(system("wait for the worker"))?;
+                if self.is_proving(&worker) {
+                    self.on_proof_ended(worker)?;
+                    return Ok(Then::Continue(()));
+                }
                 return self.after_end(worker, Some(status));
             }
             ShareEvent::WorkerStuck(index) => {
@@ -285,7 +331,7 @@ impl ShareSupervisor {
     }
 
     /// A front end is silent, or the standby worker does not get ready.
-    fn on_deadline(&mut self) {
+    fn on_deadline(&mut self) -> Result<(), ShareError> {
         for silent in self.incoming.take_silent() {
             tracing::warn!("the front end sends nothing: disconnecting it");
             self.close(silent.stream);
@@ -296,6 +342,10 @@ impl ShareSupervisor {
         {
             worker.process.kill();
             worker.process.begin_to_end(END_TIMEOUT);
+        }
+        match self.proof_deadline().is_some_and(is_late) {
+            true => self.go_back("does not serve in time"),
+            false => Ok(()),
         }
     }
 
@@ -319,9 +369,11 @@ impl ShareSupervisor {
         let is_standby = worker.connection.is_none();
         match message {
             // It serves the next connection: one that is resumed, or one that has connected.
+            Notice::Ready if is_standby && self.proof.is_some() => self.on_proving_ready()?,
             Notice::Ready if is_standby => {
                 self.phase = StandbyState::Ready;
                 self.resume_orphans()?;
+                self.reply_if_upgraded();
             }
             Notice::Signalled(number) if is_standby => {
                 return self.stop(number);
@@ -374,8 +426,14 @@ impl ShareSupervisor {
 
     /// Gives a connection to the standby worker, and starts the next.
     fn assign(&mut self, connection: Foreign<Connection>) -> Result<(), ShareError> {
+        self.give(connection);
+        self.start_standby()
+    }
+
+    /// Gives a connection to the standby worker, of which there is one.
+    fn give(&mut self, connection: Foreign<Connection>) {
         let Some(worker) = self.standby() else {
-            return Ok(());
+            return;
         };
         worker.process.is_exposed = true;
         let process = worker.process.id();
@@ -387,13 +445,14 @@ impl ShareSupervisor {
         worker.connection = Some(connection);
         let queries = Arc::clone(&worker.queries);
         self.machines.add(process, queries);
-        self.start_standby()
     }
 
     /// Resumes a connection whose worker has died, if any.
     fn resume_orphans(&mut self) -> Result<(), ShareError> {
         match self.phase {
             _ if self.orphans.is_empty() => Ok(()),
+            // They are resumed after it, by whichever program.
+            _ if self.proof.is_some() => Ok(()),
             StandbyState::Ready => {
                 tracing::info!("resuming the virtual machine");
                 let next = self.orphans.pop_front();
@@ -413,11 +472,8 @@ impl ShareSupervisor {
             self.phase = StandbyState::Full;
             return Ok(());
         }
-        self.phase = StandbyState::Starting;
-        self.started = Instant::now();
-        let policy = self.policy.as_ref();
-        match ShareWorker::start(&mut self.apart, &self.config, policy, &self.source) {
-            Ok(worker) => self.workers.push(worker),
+        match self.start_worker() {
+            Ok(()) => {}
             // The serving workers continue.
             Err(error) if self.serving() > 0 => {
                 tracing::error!("no further virtual machine can connect for now: {error}");
@@ -426,6 +482,16 @@ impl ShareSupervisor {
             }
             Err(error) => return Err(error.into()),
         }
+        Ok(())
+    }
+
+    fn start_worker(&mut self) -> Result<(), StartupError> {
+        self.phase = StandbyState::Starting;
+        self.started = Instant::now();
+        let (program, policy) = (self.program(), self.policy.as_ref());
+        let (apart, config) = (&mut self.apart, &self.config);
+        let started = ShareWorker::start(apart, &program, config, policy, &self.source)?;
+        self.workers.push(started);
         Ok(())
     }
 
@@ -508,7 +574,7 @@ impl ShareSupervisor {
             return outcome;
         }
         // At the limit there is no standby worker.
-        if self.phase == StandbyState::Full {
+        if self.phase == StandbyState::Full && self.proof.is_none() {
             self.start_standby()?;
         }
         Ok(Then::Continue(()))
@@ -586,6 +652,7 @@ impl ShareSupervisor {
     /// signal does not wait.
     fn stop(&mut self, signal: i32) -> Result<Then, ShareError> {
         tracing::info!("{}: ending", signal_name(signal));
+        self.finish_upgrade(Err("the share ends".to_owned()));
         self.phase = StandbyState::Full;
         self.send_all(&Order::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;

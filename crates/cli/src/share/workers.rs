@@ -9,6 +9,7 @@ use crate::foreign::Foreign;
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use thrufs_sys::apart::Apart;
 
@@ -27,11 +28,12 @@ impl ShareWorker {
     /// Starts one; it sends `Ready` later.
     pub(super) fn start(
         apart: &mut Apart,
+        program: &Path,
         config: &ShareConfig,
         policy: Option<&PolicyFiles>,
         source: &OwnedFd,
     ) -> Result<Foreign<ShareWorker>, StartupError> {
-        let process = Process::start_apart(apart, Role::ShareWorker, config.paths())
+        let process = Process::start_apart(apart, program, Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
         let send = |message: Order| {
             let sent = process.channel.send_setup(&message);

@@ -9,18 +9,16 @@ use crate::auto_unmount::AutoUnmount;
 use crate::channel::{Order, wait_for_threads};
 use crate::listening::SocketFile;
 use crate::mounting::MountTarget;
-use crate::process::{OWN_PROGRAM, Role};
+use crate::process::{OWN_PROGRAM, Role, start_with_socket};
 use crate::upgrade::check::Upgrade;
-use crate::upgrade::handover::{MountState, Outgoing, Slot, put, receive};
+use crate::upgrade::execute::{execute, inherited};
+use crate::upgrade::handover::{MountState, Outgoing, Slot, State, put, receive};
 use crate::upgrade::request::{self, Request};
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::Pid;
 use std::error::Error;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -77,10 +75,14 @@ impl MountSupervisor {
 
     fn check(&mut self, request: Request) {
         match self.hand_over(&request, Vec::new()) {
-            Ok((ours, theirs)) => match Upgrade::begin(request, ours, theirs) {
-                Ok(upgrade) => self.upgrade = Some(upgrade),
-                Err(error) => tracing::error!("cannot upgrade: {error}"),
-            },
+            Ok((ours, theirs)) => {
+                let program = request.program();
+                let start = move || start_with_socket(&program, Role::UpgradeCheck, theirs);
+                match Upgrade::begin(request, ours, start) {
+                    Ok(upgrade) => self.upgrade = Some(upgrade),
+                    Err(error) => tracing::error!("cannot upgrade: {error}"),
+                }
+            }
             Err(error) => request.finish(Err(format!("cannot hand over: {error}"))),
         }
     }
@@ -108,7 +110,7 @@ impl MountSupervisor {
         stored
             .iter()
             .for_each(|(key, file)| files.add(Slot::Stored(*key), file));
-        put(&state, &files)
+        put(&State::Mount(Box::new(state)), &files)
     }
 
     /// The new program has answered. If it can take over, a worker of it is next.
@@ -234,43 +236,27 @@ impl MountSupervisor {
             Ok(ends) => ends,
             Err(error) => return error,
         };
-        // All others are closed.
-        if let Err(errno) = fcntl_setfd(&theirs, FdFlags::empty()) {
-            return errno.into();
-        }
-        let string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
-        let (role, number) = (Role::Supervisor.argument(), theirs.as_raw_fd().to_string());
-        let [source, mountpoint] = self.config.paths().map(Path::as_os_str);
-        let arguments = [
-            "thrufs".as_ref(),
-            role.as_ref(),
-            source,
-            mountpoint,
-            number.as_ref(),
-        ];
-        let environment = std::env::vars_os().map(|(name, value)| {
-            let mut both = name.into_vec();
-            both.push(b'=');
-            both.extend(value.into_vec());
-            string(&OsString::from_vec(both))
-        });
-        let environment: Vec<CString> = environment.collect();
-        let program = string(upgrade.request.program().as_os_str());
-        thrufs_sys::process::execute(&program, &arguments.map(string), &environment).into()
+        execute(
+            &upgrade.request,
+            Role::Supervisor,
+            self.config.paths(),
+            &theirs,
+        )
     }
 
     /// Goes on as the supervisor that another program was, which this process was executed by.
     fn take_over(number: &OsStr) -> Result<MountSupervisor, Box<dyn Error>> {
-        let number = number.to_str().ok_or("no number")?.parse()?;
-        let handed_over = &thrufs_sys::inherited::take(number)?;
-        let (state, mut files) = receive(handed_over)?;
+        let (State::Mount(state), mut files) = receive(&inherited(number)?)? else {
+            return Err("it was the supervisor of a share".into());
+        };
+        let state = *state;
         let (log, signals) = begin_again(&state.config.server)?;
         let mut given = Given::resume(&state, &mut files)?;
         let (device, abort) = (files.take(Slot::Device)?, files.take_if_given(Slot::Abort));
         let (orders, sources) = given.orders()?;
         let program = OWN_PROGRAM.as_ref();
         let worker = start_worker(program, &state.config, &device, sources, orders)?;
-        let socket_files = (0..).map_while(|number| files.take_if_given(Slot::SocketFile(number)));
+        let socket_files = files.take_all(Slot::SocketFile).into_iter();
         let socket_files = socket_files.map(SocketFile::from).collect();
         let mut supervisor = MountSupervisor {
             target: MountTarget {

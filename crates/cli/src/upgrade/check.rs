@@ -1,18 +1,18 @@
 //! Whether another program can take over from a supervisor: it is started, and reads what it would be given.
 
-use super::handover::{Incoming, MountState, Slot, receive};
+use super::handover::{Incoming, MountState, ShareState, Slot, State, receive};
 use super::request::Request;
-use crate::process::{Role, start_with_socket};
 use crate::task::Task;
 use crate::waiting;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Child, ExitCode};
 use std::time::{Duration, Instant};
 use thrufs::session::Journal;
 use thrufs_hostdir::{Ledger, printable};
+use thrufs_virtio::Journal as MachineJournal;
 
 /// For the reply of the program.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,10 +38,14 @@ enum Stage {
 }
 
 impl Upgrade {
-    /// Starts the program; `ours` and `theirs` are the two ends of [`put`](super::handover::put).
-    pub(crate) fn begin(request: Request, ours: OwnedFd, theirs: OwnedFd) -> io::Result<Upgrade> {
-        let program = request.program();
-        let task = Task::start(move || ask(&program, &ours, theirs))?;
+    /// Has the program checked, which `start` starts [with one end](crate::process::start_with_socket) of
+    /// [`put`](super::handover::put); `ours` is the other.
+    pub(crate) fn begin(
+        request: Request,
+        ours: OwnedFd,
+        start: impl FnOnce() -> io::Result<Child> + Send + 'static,
+    ) -> io::Result<Upgrade> {
+        let task = Task::start(move || ask(&ours, start))?;
         Ok(Upgrade {
             request,
             stage: Stage::Checking(task),
@@ -72,9 +76,8 @@ impl Upgrade {
 }
 
 /// Starts the program and receives its answer.
-fn ask(program: &Path, ours: &OwnedFd, theirs: OwnedFd) -> Result<(), String> {
-    let child = start_with_socket(program, Role::UpgradeCheck, theirs);
-    let mut child = child.map_err(|error| format!("the new program does not start: {error}"))?;
+fn ask(ours: &OwnedFd, start: impl FnOnce() -> io::Result<Child>) -> Result<(), String> {
+    let mut child = start().map_err(|error| format!("the new program does not start: {error}"))?;
     let mut answer = [0; REASON_BYTES_MAX];
     let deadline = Some(Instant::now() + CHECK_TIMEOUT);
     let length = match waiting::readable([Some(ours.as_fd())], deadline) {
@@ -105,7 +108,10 @@ pub(crate) fn main() -> ExitCode {
     let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::FAILURE;
     };
-    let read = receive(&socket).and_then(|(state, files)| check(&state, files));
+    let read = receive(&socket).and_then(|(state, files)| match state {
+        State::Mount(state) => check_mount(&state, files),
+        State::Share(state) => check_share(&state, files),
+    });
     let answer = match read {
         Ok(()) => YES.to_vec(),
         Err(error) => error.to_string().into_bytes(),
@@ -118,7 +124,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Changes nothing of what the supervisor and its worker use.
-fn check(state: &MountState, mut files: Incoming) -> io::Result<()> {
+fn check_mount(state: &MountState, mut files: Incoming) -> io::Result<()> {
     for slot in [
         Slot::Device,
         Slot::Source,
@@ -135,4 +141,17 @@ fn check(state: &MountState, mut files: Incoming) -> io::Result<()> {
         () => return Ok(()),
     };
     Err(io::Error::other(why))
+}
+
+/// The same of a share. What its machines have sent is not given to this process, whose end would wait for it.
+fn check_share(state: &ShareState, mut files: Incoming) -> io::Result<()> {
+    for slot in [Slot::Source, Slot::Listener] {
+        files.take(slot)?;
+    }
+    for _ in &state.machines {
+        let mut files = files.next_machine();
+        MachineJournal::from_memory(files.take(Slot::Journal)?)?;
+        Ledger::from(files.take(Slot::Ledger)?).check()?;
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@
 //! in the order in which the text names them.
 
 use crate::channel::packets;
-use crate::config::MountConfig;
+use crate::config::{MountConfig, ShareConfig};
 use crate::mount_table::FuseFileSystem;
 use crate::strongbox::Stored;
 use rustix::fs::MemfdFlags;
@@ -20,10 +20,10 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use thrufs_sys::fd_passing;
 
-/// Of the state, of the journal of a mount, and of the orders to its worker, which the old supervisor sends to a worker
-/// of the new program: raised with every change that the program before cannot write, or this one cannot read. The
-/// ledger has a version of its own.
-const VERSION: u32 = 1;
+/// Of the state, of the journals, and of the orders to a worker, which the old supervisor sends to one of the new program:
+/// raised with every change that the program before cannot write, or this one cannot read. The ledger has a version of
+/// its own.
+const VERSION: u32 = 2;
 
 /// As many as a message has: `SCM_MAX_FD` of `include/net/scm.h`.
 const CHUNK: usize = 253;
@@ -53,9 +53,17 @@ pub(crate) enum Slot {
     /// The sockets of this process: for queries, for upgrades, and their files.
     Queries,
     Upgrades,
-    SocketFile(u8),
+    SocketFile(u32),
     /// The connection of the command, which waits for a reply.
     Command,
+    /// The socket of front ends, its file and its pid file.
+    Listener,
+    ListenerFile,
+    PidFile,
+    /// A front end that has sent no message yet.
+    Incoming(u32),
+    /// Of the state of a front end's proxy, in this order.
+    Proxy(u32),
 }
 
 /// The state of the supervisor of a mount.
@@ -70,25 +78,58 @@ pub(crate) struct MountState {
     pub(crate) left: Vec<i32>,
 }
 
+/// The state of the supervisor of a share.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShareState {
+    pub(crate) config: ShareConfig,
+    pub(crate) once: bool,
+    /// The connected machines.
+    pub(crate) machines: Vec<MachineState>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MachineState {
+    pub(crate) deaths: Vec<Duration>,
+    /// [`ProxyState::bytes`](thrufs_virtio::ProxyState); none while it is only checked.
+    pub(crate) proxy: Vec<u8>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum State {
+    Mount(Box<MountState>),
+    Share(Box<ShareState>),
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Written {
     version: u32,
-    /// A [`MountState`], which only this version can read.
-    mount: Value,
-    /// The descriptors.
+    /// A [`State`], which only this version can read.
+    state: Value,
+    /// The descriptors: what each is, and of which machine.
     slots: Value,
 }
+
+/// A machine of a share, from 1; 0 is the supervisor.
+type Owner = u32;
 
 /// Descriptors that are handed over.
 #[derive(Default)]
 pub(crate) struct Outgoing<'a> {
-    slots: Vec<Slot>,
+    owner: Owner,
+    slots: Vec<(Owner, Slot)>,
     files: Vec<BorrowedFd<'a>>,
 }
 
 impl<'a> Outgoing<'a> {
+    /// Those that are added from now on are of the next machine.
+    pub(crate) fn begin_machine(&mut self) {
+        self.owner += 1;
+    }
+
     pub(crate) fn add(&mut self, slot: Slot, file: &'a impl AsFd) {
-        self.slots.push(slot);
+        self.slots.push((self.owner, slot));
         self.files.push(file.as_fd());
     }
 
@@ -101,9 +142,23 @@ impl<'a> Outgoing<'a> {
 
 /// Descriptors that were handed over.
 #[derive(Debug)]
-pub(crate) struct Incoming(HashMap<Slot, OwnedFd>);
+pub(crate) struct Incoming {
+    owner: Owner,
+    files: HashMap<(Owner, Slot), OwnedFd>,
+}
 
 impl Incoming {
+    /// What is of the next machine.
+    pub(crate) fn next_machine(&mut self) -> Incoming {
+        self.owner += 1;
+        let owner = self.owner;
+        let of_machine = self.files.extract_if(|(of, _), _| *of == owner);
+        Incoming {
+            owner: 0,
+            files: of_machine.map(|((_, slot), it)| ((0, slot), it)).collect(),
+        }
+    }
+
     /// # Errors
     /// `InvalidData` if it was not handed over.
     pub(crate) fn take(&mut self, slot: Slot) -> io::Result<OwnedFd> {
@@ -112,16 +167,22 @@ impl Incoming {
     }
 
     pub(crate) fn take_if_given(&mut self, slot: Slot) -> Option<OwnedFd> {
-        self.0.remove(&slot)
+        self.files.remove(&(0, slot))
+    }
+
+    /// Those of which there are several, until one is not given.
+    pub(crate) fn take_all(&mut self, slot: impl Fn(u32) -> Slot) -> Vec<OwnedFd> {
+        let taken = (0..).map_while(|number| self.take_if_given(slot(number)));
+        taken.collect()
     }
 
     pub(crate) fn take_stored(&mut self) -> Stored {
-        let keys = self.0.keys().filter_map(|slot| match slot {
-            Slot::Stored(key) => Some(*key),
+        let keys = self.files.keys().filter_map(|slot| match slot {
+            (0, Slot::Stored(key)) => Some(*key),
             _ => None,
         });
         let keys: Vec<u64> = keys.collect();
-        let taken = |key| Some((key, self.0.remove(&Slot::Stored(key))?));
+        let taken = |key| Some((key, self.take_if_given(Slot::Stored(key))?));
         keys.into_iter().filter_map(taken).collect()
     }
 }
@@ -130,10 +191,10 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-fn encode(state: &MountState, slots: &[Slot]) -> io::Result<Vec<u8>> {
+fn encode(state: &State, slots: &[(Owner, Slot)]) -> io::Result<Vec<u8>> {
     let written = Written {
         version: VERSION,
-        mount: serde_json::to_value(state)?,
+        state: serde_json::to_value(state)?,
         slots: serde_json::to_value(slots)?,
     };
     Ok(serde_json::to_vec(&written)?)
@@ -141,20 +202,23 @@ fn encode(state: &MountState, slots: &[Slot]) -> io::Result<Vec<u8>> {
 
 /// # Errors
 /// `InvalidData`, with what a user can do with it.
-fn decode(text: &[u8]) -> io::Result<(MountState, Vec<Slot>)> {
+fn decode(text: &[u8]) -> io::Result<(State, Vec<(Owner, Slot)>)> {
     let foreign = |error| {
         invalid(format!(
             "its state is of another version of thrufs: {error}"
         ))
     };
-    let written: Written = serde_json::from_slice(text).map_err(foreign)?;
-    if written.version != VERSION {
+    // The version first: others have other fields.
+    let written: Value = serde_json::from_slice(text).map_err(foreign)?;
+    if let Some(version) = written.get("version").and_then(Value::as_u64)
+        && version != u64::from(VERSION)
+    {
         return Err(invalid(format!(
-            "its state has version {}, and the new program reads version {VERSION}",
-            written.version
+            "its state has version {version}, and the new program reads version {VERSION}"
         )));
     }
-    let state = serde_json::from_value(written.mount).map_err(foreign)?;
+    let written: Written = serde_json::from_value(written).map_err(foreign)?;
+    let state = serde_json::from_value(written.state).map_err(foreign)?;
     let slots = serde_json::from_value(written.slots).map_err(foreign)?;
     Ok((state, slots))
 }
@@ -163,7 +227,7 @@ fn decode(text: &[u8]) -> io::Result<(MountState, Vec<Slot>)> {
 ///
 /// # Errors
 /// EAGAIN if it does not fit, ETOOMANYREFS for more descriptors than RLIMIT_NOFILE permits.
-pub(crate) fn put(state: &MountState, all: &Outgoing<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn put(state: &State, all: &Outgoing<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = packets()?;
     // As far as permitted.
     let _ = set_socket_send_buffer_size(&ours, BUFFER_BYTES);
@@ -184,7 +248,7 @@ pub(crate) fn put(state: &MountState, all: &Outgoing<'_>) -> io::Result<(OwnedFd
 ///
 /// # Errors
 /// `InvalidData` for what another version has.
-pub(crate) fn receive(socket: &OwnedFd) -> io::Result<(MountState, Incoming)> {
+pub(crate) fn receive(socket: &OwnedFd) -> io::Result<(State, Incoming)> {
     let mut files = Vec::new();
     loop {
         let mut byte = [0];
@@ -209,7 +273,8 @@ pub(crate) fn receive(socket: &OwnedFd) -> io::Result<(MountState, Incoming)> {
     if slots.len() != files.len() {
         return Err(invalid("descriptors are lost"));
     }
-    Ok((state, Incoming(slots.into_iter().zip(files).collect())))
+    let files = slots.into_iter().zip(files).collect();
+    Ok((state, Incoming { owner: 0, files }))
 }
 
 #[cfg(test)]
@@ -217,14 +282,14 @@ mod tests {
     use super::*;
     use crate::options;
 
-    fn state() -> MountState {
+    fn state() -> State {
         let settings = options::parse("resume=3,allow_other,fsname=a\\,b").unwrap();
-        MountState {
+        State::Mount(Box::new(MountState {
             config: options::resolve_mount(&settings).unwrap(),
             mounted: None,
             deaths: vec![Duration::from_millis(1500)],
             left: vec![7],
-        }
+        }))
     }
 
     #[test]
@@ -236,6 +301,10 @@ mod tests {
         let most = 1000;
         (0..most).for_each(|key| all.add(Slot::Stored(key), &proc));
         all.add_if(Slot::Abort, None::<&File>);
+        for _ in 0..2 {
+            all.begin_machine();
+            (0..3).for_each(|number| all.add(Slot::Proxy(number), &proc));
+        }
         let (_ours, theirs) = put(&state(), &all).unwrap();
         let (received, mut files) = receive(&theirs).unwrap();
         assert_eq!(format!("{received:?}"), format!("{:?}", state()));
@@ -245,26 +314,46 @@ mod tests {
         let device = files.take(Slot::Device).unwrap();
         assert_ne!(number(&device), number(&stored[&0]));
         assert!(files.take(Slot::Device).is_err() && files.take_if_given(Slot::Abort).is_none());
+        for count in [3, 3, 0] {
+            assert!(files.take_all(Slot::Proxy).is_empty(), "of no machine");
+            let mut of_machine = files.next_machine();
+            assert_eq!(of_machine.take_all(Slot::Proxy).len(), count);
+        }
     }
 
-    /// What a server of this version hands over. A program that no longer reads it has another [`VERSION`].
+    /// What servers of this version hand over. A program that no longer reads it has another [`VERSION`].
     #[test]
     fn recorded_state_is_read() {
-        let (state, slots) = decode(include_bytes!("handover/version-1.json")).unwrap();
+        let (state, slots) = decode(include_bytes!("handover/mount-2.json")).unwrap();
+        let State::Mount(state) = state else {
+            panic!("{state:?}");
+        };
         assert_eq!(state.config.server.deaths_max, 3);
         assert!(state.config.serving.allow_other);
         assert_eq!(state.deaths.len(), 1);
-        assert_eq!(slots[0], Slot::Device);
-        assert!(slots.contains(&Slot::Stored(2)) && slots.contains(&Slot::SocketFile(1)));
+        assert_eq!(slots[0], (0, Slot::Device));
+        assert!(slots.contains(&(0, Slot::Stored(2))) && slots.contains(&(0, Slot::SocketFile(1))));
+        let (state, slots) = decode(include_bytes!("handover/share-2.json")).unwrap();
+        let State::Share(state) = state else {
+            panic!("{state:?}");
+        };
+        assert_eq!(state.config.server.deaths_max, 3);
+        assert_eq!(state.machines.len(), 2);
+        assert_eq!(state.machines[1].deaths.len(), 1);
+        assert!(slots.contains(&(0, Slot::Listener)) && slots.contains(&(2, Slot::Stored(2))));
+        // The front end's connection, memory and eventfds.
+        for machine in [1, 2] {
+            assert!(slots.contains(&(machine, Slot::Proxy(3))));
+        }
     }
 
     #[test]
     fn state_of_another_version_is_refused() {
-        let text = String::from_utf8(encode(&state(), &[Slot::Device]).unwrap()).unwrap();
-        let other = text.replacen("\"version\":1", "\"version\":2", 1);
+        let text = String::from_utf8(encode(&state(), &[(0, Slot::Device)]).unwrap()).unwrap();
+        let other = "{\"version\":1,\"mount\":{}}";
         let error = decode(other.as_bytes()).unwrap_err().to_string();
         assert!(
-            error.contains("has version 2, and the new program reads version 1"),
+            error.contains("has version 1, and the new program reads version 2"),
             "{error}"
         );
         let later = text.replacen("\"deaths_max\"", "\"later\"", 1);

@@ -9,7 +9,7 @@ use thrufs::layout::{FileLock, LkIn};
 use thrufs_client::Caller;
 use thrufs_testing::StopAll;
 
-const THREADS: usize = 6;
+pub const THREADS: usize = 6;
 const FILES: usize = 5;
 /// Kills of a machine under load, and steps before most of them: a slow machine takes longer.
 const KILLS: u64 = 24;
@@ -18,7 +18,7 @@ const READ_WRITE: i32 = libc::O_RDWR;
 
 type Root<'a> = Caller<'a, FrontEnd>;
 
-fn mount(place: &Place) -> Client<FrontEnd> {
+pub fn mount(place: &Place) -> Client<FrontEnd> {
     let config = FrontEndConfig {
         request_queues: 2,
         time_limit: Some(Duration::from_secs(60)),
@@ -88,16 +88,16 @@ struct Open {
     name: Option<String>,
 }
 
-struct Machine<'a> {
+pub struct Machine<'a> {
     root: Root<'a>,
     directory: NodeId,
     number: usize,
     open: Vec<Open>,
-    done: usize,
+    pub done: usize,
 }
 
 impl<'a> Machine<'a> {
-    fn new(client: &'a Client<FrontEnd>, number: usize) -> Machine<'a> {
+    pub fn new(client: &'a Client<FrontEnd>, number: usize) -> Machine<'a> {
         let root = client.root();
         let name = format!("dir{number}");
         let made = root.mkdir(NodeId::ROOT, name.as_bytes(), 0o755).unwrap();
@@ -110,7 +110,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         self.done += 1;
         if self.open.len() < FILES {
             self.make();
@@ -275,7 +275,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Compares with the files on the host.
-    fn compare(&self, place: &Place) {
+    pub fn compare(&self, place: &Place) {
         let mut found = 0;
         for entry in fs::read_dir(place.dir.join(format!("dir{}", self.number))).unwrap() {
             let path = entry.unwrap().path();

@@ -1,5 +1,7 @@
 //! `thrufs upgrade`: servers go on with another program, and programs do not notice.
 
+mod share;
+
 use crate::ground::{
     Ground, THRUFS, WITHOUT_OTHERS, copied_program, fails, run, stderr, succeeded, thrufs,
     users_can_mount, wait_for,
@@ -20,8 +22,8 @@ fn program_of(process: Pid) -> PathBuf {
 }
 
 /// A program of a shell, which is given this or another role.
-fn script(ground: &Ground, text: &str) -> PathBuf {
-    let path = ground.path().join("script");
+fn script(place: &Path, text: &str) -> PathBuf {
+    let path = place.join("script");
     // By another process: see `copied_program`.
     let write = "printf '#!/bin/sh\n%s\n' \"$1\" >\"$2\"; chmod 755 \"$2\"";
     let mut shell = Command::new("sh");
@@ -30,10 +32,14 @@ fn script(ground: &Ground, text: &str) -> PathBuf {
 }
 
 fn upgrade_to(program: &Path, ground: &Ground) -> Output {
+    upgrade_at(program, &ground.mnt)
+}
+
+fn upgrade_at(program: &Path, place: &Path) -> Output {
     let mut upgrade = Command::new(THRUFS);
     run(upgrade
         .args(["upgrade", "--program"])
-        .args([program, &ground.mnt]))
+        .args([program, place]))
 }
 
 /// `--all`, without the mounts of other tests.
@@ -139,12 +145,15 @@ fn programs_that_cannot_take_over_are_refused() {
     let Some(ground) = Ground::new() else { return };
     let mounted = ground.mount_in_foreground(&["-o", "resume=1"]);
     let worker = ground.process("--worker");
-    let later = "its state has version 1, and the new program reads version 2";
+    let later = "its state has version 2, and the new program reads version 3";
     let on_mount = ground.mnt.join("thrufs");
     fs::copy(THRUFS, &on_mount).unwrap();
     for (program, why) in [
         ("/bin/true".into(), "does not say that it can take over"),
-        (script(&ground, &format!("printf '{later}' >&0")), later),
+        (
+            script(ground.path(), &format!("printf '{later}' >&0")),
+            later,
+        ),
         (ground.mnt.join("file"), "is a file of this mount"),
         (on_mount, "is a file of this mount"),
         (ground.path().into(), "not a regular file"),
@@ -170,7 +179,7 @@ fn what_cannot_resume_is_not_upgraded() {
     fails(&thrufs!("upgrade", &ground.src), 1, "is not a mount point");
     let socket = ground.path().join("socket");
     let _share = UnixListener::bind(&socket).unwrap();
-    fails(&thrufs!("upgrade", socket), 1, "it is a share");
+    fails(&thrufs!("upgrade", socket), 1, "it is none of thrufs");
     let mounted = ground.mount_in_foreground(&["-o", "resume=1,control=none"]);
     fails(&thrufs!("upgrade", &ground.mnt), 1, "control=none");
     mounted.ends_by(Signal::TERM);
@@ -196,13 +205,13 @@ fn the_old_program_goes_on_if_the_new_one_does_not_serve() {
         ("kill -KILL $$".to_owned(), "ended before it served"),
         (format!("exec {THRUFS} \"$@\""), "is a script"),
     ] {
-        let program = script(&ground, &format!("{take_over}; {does}"));
+        let program = script(ground.path(), &format!("{take_over}; {does}"));
         let said = while_used(&ground, || fails(&upgrade_to(&program, &ground), 1, why));
         assert!(said.contains("the old one goes on"), "{said}");
         assert_served_by(&ground, mounted.pid(), THRUFS.as_ref());
     }
     // It hangs, until it is killed.
-    let program = script(&ground, &format!("{take_over}; exec sleep 1000"));
+    let program = script(ground.path(), &format!("{take_over}; exec sleep 1000"));
     let said = while_used(&ground, || {
         std::thread::scope(|scope| {
             let upgrade =
@@ -225,12 +234,12 @@ fn a_program_that_hangs_is_given_up() {
     let Some(ground) = Ground::new() else { return };
     let mounted = ground.mount_in_foreground(&["-o", "resume=1"]);
     let hangs = "case $1 in --upgrade-check) exec {THRUFS} \"$@\";; esac; exec sleep 1000";
-    let program = script(&ground, &hangs.replace("{THRUFS}", THRUFS));
+    let program = script(ground.path(), &hangs.replace("{THRUFS}", THRUFS));
     while_used(&ground, || {
         fails(&upgrade_to(&program, &ground), 1, "does not serve in time")
     });
     assert_served_by(&ground, mounted.pid(), THRUFS.as_ref());
-    let silent = script(&ground, "exec sleep 1000");
+    let silent = script(ground.path(), "exec sleep 1000");
     while_used(&ground, || {
         fails(&upgrade_to(&silent, &ground), 1, "does not say that it can")
     });

@@ -5,6 +5,8 @@ use crate::channel::{Notice, Order};
 use crate::process::{Process, ProcessEvent};
 use crate::share::id_maps;
 use crate::share::workers::StandbyState;
+use crate::upgrade::check::Upgrade;
+use crate::upgrade::request::Request;
 use crate::waiting;
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -17,11 +19,9 @@ impl ShareSupervisor {
             let next = self.workers.len().min(1);
             self.workers.rotate_left(next);
             let ready = self.wait(deadline);
-            let (signalled, ready) = ready.split_at(1);
+            let ([signalled, asked, checked, served], ready) = split(&ready);
             let (workers, peers) = ready.split_at(Process::SOURCES * self.workers.len());
-            if signalled[0]
-                && let Ok(signal) = self.signals.read()
-            {
+            if signalled && let Ok(signal) = self.signals.read() {
                 return ShareEvent::Signal(signal.number);
             }
             for (index, ready) in workers.as_chunks().0.iter().enumerate() {
@@ -29,8 +29,16 @@ impl ShareSupervisor {
                     return event;
                 }
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return ShareEvent::Deadline;
+            match () {
+                () if checked => return ShareEvent::Checked,
+                () if served => return ShareEvent::Served,
+                () if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    return ShareEvent::Deadline;
+                }
+                () => {}
+            }
+            if asked && let Some(request) = self.upgrades.as_ref().and_then(Request::accept) {
+                return ShareEvent::Upgrade(request);
             }
             // In turn too, the listener with them.
             self.turn = self.turn.wrapping_add(1);
@@ -49,11 +57,16 @@ impl ShareSupervisor {
         }
     }
 
-    /// Which are readable: of the signals, of the descriptors of each worker, of the listener, of what is being closed,
+    /// Which are readable: of the signals, of what an upgrade waits for, of the descriptors of each worker, of the listener, of what is being closed,
     /// and of the incoming connections.
     fn wait(&self, mut deadline: Option<Instant>) -> Vec<bool> {
         let is_ready = self.phase == StandbyState::Ready;
-        let mut descriptors = vec![Some(self.signals.as_fd())];
+        let mut descriptors = vec![
+            Some(self.signals.as_fd()),
+            self.upgrades.as_ref().map(AsFd::as_fd),
+            self.upgrade.as_ref().and_then(Upgrade::waits_for),
+            self.proving().map(|connection| connection.proxy().served()),
+        ];
         for worker in &self.workers {
             descriptors.extend(worker.process.sources());
             let end = worker.process.end_deadline();
@@ -89,4 +102,10 @@ impl ShareSupervisor {
         }
         None
     }
+}
+
+/// The first four, and the others.
+fn split(ready: &[bool]) -> ([bool; 4], &[bool]) {
+    let (first, others) = ready.split_first_chunk().expect("there are as many");
+    (*first, others)
 }
