@@ -38,5 +38,5 @@ mod workers;
 
 pub(crate) use error::ShareError;
 pub(crate) use launch::ShareArguments;
-pub(crate) use supervisor::go_on;
+pub(crate) use supervisor::upgrade::main as go_on;
 pub(crate) use tree::SharedTree;

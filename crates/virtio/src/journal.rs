@@ -8,7 +8,7 @@
 //! |---|---|
 //! | 0 | the session: 1 when there is one |
 //! | 8 | the length of its INIT request, which begins at 64 |
-//! | 16 | number of workers that have died on this connection |
+//! | 16 | number of workers that have died or were replaced on this connection |
 //! | 2048 | of each queue, eight bytes: 1 when the front end has set its base anew ([`Journal::note_base`]) |
 //! | 4096 | the queues: of each the table of what is [`inflight`], then a word for each descriptor ([`Intent`]) |
 //! | after these | the DAX window ([`WindowRecord`]) |
@@ -79,7 +79,8 @@ impl Journal {
         })
     }
 
-    /// The number of workers that have died on this connection.
+    /// The number of workers that have died on this connection, or were killed to be replaced: whether the guest may wait
+    /// for a notification that a worker did not send.
     pub fn deaths(&self) -> u64 {
         self.words.load(DEATHS)
     }

@@ -24,9 +24,9 @@ use crate::journal::Journal;
 use crate::mailbox::signal;
 use crate::wire::{NEED_REPLY, Reader, VhostMessage};
 use channel::BackendChannel;
-use commands::{Command, Commander, Commands, commands};
+use commands::{Command, Commander, Commands, commands, event};
 use device_setup::{DeviceSetup, queue_of};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -157,10 +157,6 @@ impl Drop for VhostProxy {
     }
 }
 
-fn event() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
 struct ProxyThread {
     commands: Commands,
     served: Arc<OwnedFd>,
@@ -220,6 +216,77 @@ impl ProxyThread {
             }
         }
         self.disconnect();
+    }
+
+    fn into_state(self) -> ProxyState {
+        let mut state = ProxyState {
+            bytes: Vec::new(),
+            files: Vec::new(),
+        };
+        let (body, files) = self.from_front_end.into_parts();
+        let connection = OwnedFd::from(self.front_end);
+        let files = [connection].into_iter().chain(files).collect();
+        let mut front_end = state::record(0, body, files);
+        front_end.flags = if self.is_migrating {
+            state::MIGRATING
+        } else {
+            0
+        };
+        state.add(state::FRONT_END, front_end);
+        for message in self.setup.into_messages() {
+            state.add(state::SETUP, message);
+        }
+        if let Some(message) = self.pending {
+            state.add(state::PENDING, message);
+        }
+        let (channel, request) = self.backend_channel.into_records();
+        if let Some(channel) = channel {
+            state.add(state::CHANNEL, channel);
+        }
+        if let Some(request) = request {
+            state.add(state::REQUEST, request);
+        }
+        state
+    }
+
+    fn of_state(
+        state: ProxyState,
+        commands: Commands,
+        served: Arc<OwnedFd>,
+        journal: Journal,
+    ) -> io::Result<ProxyThread> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let (mut front_end, mut is_migrating, mut pending) = (None, false, None);
+        let (mut channel, mut request) = (None, None);
+        let mut setup = DeviceSetup::default();
+        for (kind, message) in state.into_records().ok_or_else(invalid)? {
+            match kind {
+                state::SETUP => setup.keep(message),
+                state::PENDING => pending = Some(message),
+                state::FRONT_END => {
+                    is_migrating = message.flags & state::MIGRATING != 0;
+                    front_end = state::split(message);
+                }
+                state::CHANNEL => channel = state::split(message),
+                state::REQUEST => request = Some(message),
+                _ => return Err(invalid()),
+            }
+        }
+        let (front_end, from_front_end) = front_end.ok_or_else(invalid)?;
+        Ok(ProxyThread {
+            commands,
+            served,
+            front_end: front_end.into(),
+            from_front_end,
+            worker: None,
+            from_worker: Reader::default(),
+            setup,
+            pending,
+            backend_channel: BackendChannel::of_records(channel, request),
+            is_held: false,
+            is_migrating,
+            journal,
+        })
     }
 
     fn disconnect(&self) {

@@ -149,6 +149,11 @@ impl Connection {
         self.deaths.count()
     }
 
+    /// Its worker was killed so that another resumes. The next one notifies the guest of what this one has returned.
+    pub(super) fn count_replaced(&self) {
+        self.journal.count_death();
+    }
+
     pub(super) fn deaths(&self) -> u64 {
         self.journal.deaths()
     }

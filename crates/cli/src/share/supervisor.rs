@@ -9,14 +9,14 @@
 //! waits at the socket. When a worker dies, the next one resumes its connection.
 
 mod events;
-mod upgrade;
+pub(crate) mod upgrade;
 
 use super::connection::Connection;
 use super::error::ShareError;
 use super::figures::Machines;
 use super::incoming::AllIncoming;
 use super::listener::{ListenAddress, ShareListener};
-use super::workers::{ShareWorker, StandbyState};
+use super::workers::{Proof, ShareWorker, StandbyState};
 use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
@@ -33,16 +33,14 @@ use crate::task::Task;
 use crate::upgrade::check::Upgrade;
 use crate::upgrade::request::Request;
 use std::collections::VecDeque;
-use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_hostdir::{CacheMode, Locks};
 use thrufs_sys::apart::Apart;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
-use upgrade::Proof;
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -122,17 +120,6 @@ struct ShareSupervisor {
     failures: u32,
     once: bool,
     ends_on_hangup: bool,
-}
-
-/// The process (see [`Role::ShareSupervisor`](crate::process::Role::ShareSupervisor)).
-pub(crate) fn go_on(number: &OsStr) -> ExitCode {
-    match upgrade::go_on(number) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            report(format_args!("thrufs: {error}"));
-            ExitCode::FAILURE
-        }
-    }
 }
 
 pub(super) fn run(

@@ -11,6 +11,7 @@ use crate::process::{Process, Role};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 use thrufs_sys::apart::Apart;
 
 #[derive(Debug)]
@@ -65,4 +66,12 @@ pub(super) enum StandbyState {
     Ready,
     /// There is none: `machines` is reached, or the share ends. No front end is accepted.
     Full,
+}
+
+/// A worker of another program shows that it serves.
+#[derive(Debug)]
+pub(super) struct Proof {
+    pub(super) deadline: Instant,
+    /// Which resumes a machine; `None` before it is ready.
+    pub(super) process: Option<u32>,
 }

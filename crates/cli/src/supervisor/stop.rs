@@ -6,6 +6,7 @@ use crate::error::system;
 use crate::mounting::MountTarget;
 use crate::mounting::error::MountCommandError;
 use crate::task::Task;
+use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thrufs::MountError;
@@ -27,6 +28,9 @@ impl MountSupervisor {
     /// time to exit.
     pub(super) fn stop(&mut self, signal: i32) -> Result<(), MountCommandError> {
         self.end_resuming();
+        // What programs asked of it has failed, or would have been resumed: nothing that this request has ended.
+        let now = Some(Instant::now());
+        let [was_dead] = waiting::readable([Some(self.worker.ended())], now);
         let name = signal_name(signal);
         let mountpoint = self.config.mountpoint.clone();
         let mountpoint = mountpoint.display();
@@ -34,7 +38,7 @@ impl MountSupervisor {
         let deadline = Instant::now() + self.config.server.stop_timeout;
         match self.unmount_within(deadline) {
             Ok(()) => {}
-            Err(MountEvent::WorkerEnded) => return self.reap(),
+            Err(MountEvent::WorkerEnded) => return self.reap(was_dead),
             Err(MountEvent::WorkerStuck) => return self.force_unmount(),
             Err(MountEvent::Signal(_)) => self.detach("second signal"),
             Err(_) => self.detach("still in use"),
@@ -101,14 +105,15 @@ impl MountSupervisor {
         }
     }
 
-    /// The worker has ended after a request: no dead mount stays.
-    fn reap(&mut self) -> Result<(), MountCommandError> {
+    /// The worker has ended, after a request or before: no dead mount stays.
+    fn reap(&mut self, was_dead: bool) -> Result<(), MountCommandError> {
         let status = self.worker.wait().map_err(system("wait for the worker"))?;
         self.device = None;
-        if let Err(error) = self.target.unmount_dead() {
+        let removed = self.target.unmount_dead();
+        if let Err(error) = &removed {
             tracing::warn!("{error}");
         }
-        if status.success() {
+        if status.success() || (was_dead && removed.is_ok()) {
             tracing::info!("{} was unmounted", self.config.mountpoint.display());
             return Ok(());
         }

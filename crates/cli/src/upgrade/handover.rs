@@ -281,6 +281,8 @@ pub(crate) fn receive(socket: &OwnedFd) -> io::Result<(State, Incoming)> {
 mod tests {
     use super::*;
     use crate::options;
+    use std::os::unix::net::UnixStream;
+    use thrufs_virtio::{Journal, ProxyState, VhostProxy};
 
     fn state() -> State {
         let settings = options::parse("resume=3,allow_other,fsname=a\\,b").unwrap();
@@ -339,11 +341,20 @@ mod tests {
         };
         assert_eq!(state.config.server.deaths_max, 3);
         assert_eq!(state.machines.len(), 2);
-        assert_eq!(state.machines[1].deaths.len(), 1);
-        assert!(slots.contains(&(0, Slot::Listener)) && slots.contains(&(2, Slot::Stored(2))));
-        // The front end's connection, memory and eventfds.
-        for machine in [1, 2] {
-            assert!(slots.contains(&(machine, Slot::Proxy(3))));
+        assert_eq!(state.machines[0].deaths.len(), 1);
+        assert!(slots.contains(&(0, Slot::Listener)) && slots.contains(&(1, Slot::Stored(3))));
+        // The front end's connection, memory and eventfds, of which the device reads more than their number.
+        let (front_end, _other) = UnixStream::pair().unwrap();
+        for (machine, owner) in state.machines.into_iter().zip(1..) {
+            let is_proxy =
+                |(of, slot): &&(Owner, Slot)| *of == owner && matches!(slot, Slot::Proxy(_));
+            let files = slots.iter().filter(is_proxy);
+            let files = files.map(|_| front_end.try_clone().unwrap().into());
+            let state = ProxyState {
+                bytes: machine.proxy,
+                files: files.collect(),
+            };
+            VhostProxy::resume(state, Journal::new().unwrap()).unwrap();
         }
     }
 

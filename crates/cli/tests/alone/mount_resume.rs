@@ -338,6 +338,24 @@ fn a_mount_is_unmounted_while_nobody_serves() {
     ground.wait_gone();
 }
 
+/// It was asked to end, and did what it was asked.
+#[test]
+fn a_supervisor_whose_server_is_dead_ends_with_success() {
+    let Some(ground) = Ground::new() else { return };
+    let (mounted, _watchdog) = mount(&ground, "resume=10");
+    mounted.signal(Signal::STOP);
+    let worker = ground.process("--worker");
+    kill_process(worker, Signal::KILL).unwrap();
+    let stat = format!("/proc/{}/stat", worker.as_raw_nonzero());
+    wait_for("the server to be dead", || {
+        fs::read_to_string(&stat).unwrap().contains(") Z ")
+    });
+    mounted.signal(Signal::TERM);
+    mounted.signal(Signal::CONT);
+    mounted.ends(0);
+    ground.wait_gone();
+}
+
 #[test]
 fn resume_needs_dev_fuse() {
     let Some(ground) = Ground::new() else { return };

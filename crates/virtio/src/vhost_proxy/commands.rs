@@ -1,7 +1,8 @@
 //! What the owner of a proxy asks of its thread, which may be busy with a front end that does not let it go on.
 
-use super::ProxyState;
+use super::state::ProxyState;
 use crate::mailbox::signal;
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -77,8 +78,12 @@ pub(super) struct Commands {
     waiting: VecDeque<Command>,
 }
 
+pub(super) fn event() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
 pub(super) fn commands() -> io::Result<(Commander, Commands)> {
-    let eventfd = Arc::new(super::event()?);
+    let eventfd = Arc::new(event()?);
     let (commands, received) = channel();
     let commander = Commander {
         commands,

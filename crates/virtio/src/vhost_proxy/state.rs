@@ -10,23 +10,16 @@
 //!
 //! The worker is not among it: it has ended, and the next one has its own connections.
 
-use super::channel::BackendChannel;
-use super::commands::Commands;
-use super::device_setup::DeviceSetup;
-use super::{ProxyThread, Reader};
-use crate::journal::Journal;
-use crate::wire::VhostMessage;
-use std::io;
+use crate::wire::{Reader, VhostMessage};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-const SETUP: u32 = 1;
-const PENDING: u32 = 2;
-const FRONT_END: u32 = 3;
-const CHANNEL: u32 = 4;
-const REQUEST: u32 = 5;
+pub(super) const SETUP: u32 = 1;
+pub(super) const PENDING: u32 = 2;
+pub(super) const FRONT_END: u32 = 3;
+pub(super) const CHANNEL: u32 = 4;
+pub(super) const REQUEST: u32 = 5;
 /// In the flags of [`FRONT_END`].
-const MIGRATING: u32 = 1;
+pub(super) const MIGRATING: u32 = 1;
 
 /// Bytes of a record before its body: kind, code, flags, length, number of descriptors.
 const RECORD_BYTES: usize = 20;
@@ -42,7 +35,7 @@ pub struct ProxyState {
 }
 
 impl ProxyState {
-    fn add(&mut self, kind: u32, message: VhostMessage) {
+    pub(super) fn add(&mut self, kind: u32, message: VhostMessage) {
         let VhostMessage {
             code, flags, body, ..
         } = &message;
@@ -53,7 +46,7 @@ impl ProxyState {
         self.files.extend(message.files);
     }
 
-    fn into_records(self) -> Option<Vec<(u32, VhostMessage)>> {
+    pub(super) fn into_records(self) -> Option<Vec<(u32, VhostMessage)>> {
         let (mut bytes, mut files) = (&self.bytes[..], self.files.into_iter());
         let mut records = Vec::new();
         while !bytes.is_empty() {
@@ -88,77 +81,8 @@ pub(super) fn record(code: u32, body: Vec<u8>, files: Vec<OwnedFd>) -> VhostMess
     }
 }
 
-impl ProxyThread {
-    pub(super) fn into_state(self) -> ProxyState {
-        let mut state = ProxyState {
-            bytes: Vec::new(),
-            files: Vec::new(),
-        };
-        let (body, files) = self.from_front_end.into_parts();
-        let connection = OwnedFd::from(self.front_end);
-        let files = [connection].into_iter().chain(files).collect();
-        let mut front_end = record(0, body, files);
-        front_end.flags = if self.is_migrating { MIGRATING } else { 0 };
-        state.add(FRONT_END, front_end);
-        for message in self.setup.into_messages() {
-            state.add(SETUP, message);
-        }
-        if let Some(message) = self.pending {
-            state.add(PENDING, message);
-        }
-        let (channel, request) = self.backend_channel.into_records();
-        if let Some(channel) = channel {
-            state.add(CHANNEL, channel);
-        }
-        if let Some(request) = request {
-            state.add(REQUEST, request);
-        }
-        state
-    }
-
-    pub(super) fn of_state(
-        state: ProxyState,
-        commands: Commands,
-        served: Arc<OwnedFd>,
-        journal: Journal,
-    ) -> io::Result<ProxyThread> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let (mut front_end, mut is_migrating, mut pending) = (None, false, None);
-        let (mut channel, mut request) = (None, None);
-        let mut setup = DeviceSetup::default();
-        for (kind, message) in state.into_records().ok_or_else(invalid)? {
-            match kind {
-                SETUP => setup.keep(message),
-                PENDING => pending = Some(message),
-                FRONT_END => {
-                    is_migrating = message.flags & MIGRATING != 0;
-                    front_end = split(message);
-                }
-                CHANNEL => channel = split(message),
-                REQUEST => request = Some(message),
-                _ => return Err(invalid()),
-            }
-        }
-        let (front_end, from_front_end) = front_end.ok_or_else(invalid)?;
-        Ok(ProxyThread {
-            commands,
-            served,
-            front_end: front_end.into(),
-            from_front_end,
-            worker: None,
-            from_worker: Reader::default(),
-            setup,
-            pending,
-            backend_channel: BackendChannel::of_records(channel, request),
-            is_held: false,
-            is_migrating,
-            journal,
-        })
-    }
-}
-
 /// The connection, which is the first descriptor, and what has arrived by it.
-fn split(message: VhostMessage) -> Option<(OwnedFd, Reader)> {
+pub(super) fn split(message: VhostMessage) -> Option<(OwnedFd, Reader)> {
     let mut files = message.files.into_iter();
     let connection = files.next()?;
     Some((connection, Reader::of_parts(message.body, files.collect())))

@@ -5,6 +5,7 @@ use super::*;
 use crate::journal::Journal;
 use crate::wire;
 use FrontendReq as code;
+use rustix::event::{EventfdFlags, eventfd};
 use std::fs::File;
 use std::time::Duration;
 

@@ -21,6 +21,7 @@ use crate::confinement::raise_descriptor_limit;
 use crate::foreign::{Foreign, wait_until_closed};
 use crate::listening::SocketFile;
 use crate::log;
+use crate::output::report;
 use crate::policy_file::PolicyFiles;
 use crate::process::{OWN_PROGRAM, Role, start_with_socket};
 use crate::share::connection::Connection;
@@ -28,7 +29,7 @@ use crate::share::error::ShareError;
 use crate::share::figures::Machines;
 use crate::share::incoming::AllIncoming;
 use crate::share::listener::ShareListener;
-use crate::share::workers::{ShareWorker, StandbyState};
+use crate::share::workers::{Proof, ShareWorker, StandbyState};
 use crate::supervisor;
 use crate::upgrade::check::Upgrade;
 use crate::upgrade::execute::{execute, inherited};
@@ -42,6 +43,7 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::apart::Apart;
@@ -59,22 +61,22 @@ const WORKERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// For what is written to logs.
 const LOGS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A worker of the new program shows that it serves.
-#[derive(Debug)]
-pub(super) struct Proof {
-    deadline: Instant,
-    /// Which resumes a machine; `None` before it is ready.
-    process: Option<u32>,
-}
-
 /// A connection without a worker, and what its proxy has had.
 type Suspended = (Foreign<Connection>, Foreign<ProxyState>);
 
 /// The process (see [`Role::ShareSupervisor`]) that another program has executed; `number` is of what that hands over.
-pub(super) fn go_on(number: &OsStr) -> Result<(), Box<dyn Error>> {
-    let mut supervisor = ShareSupervisor::take_over(number)?;
-    log::limit();
-    Ok(supervisor.serve()?)
+pub(crate) fn main(number: &OsStr) -> ExitCode {
+    let served = ShareSupervisor::take_over(number).and_then(|mut supervisor| {
+        log::limit();
+        Ok(supervisor.serve()?)
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(format_args!("thrufs: {error}"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 impl ShareSupervisor {
@@ -222,8 +224,9 @@ impl ShareSupervisor {
             let _ = worker.process.wait();
         }
         let connection = worker.connection.take();
-        if connection.is_some() {
+        if let Some(connection) = &connection {
             self.machines.remove(process, has_ended);
+            connection.count_replaced();
         }
         worker.queries.close();
         self.close(worker);
@@ -292,6 +295,7 @@ impl ShareSupervisor {
         }
         if let Some(connection) = worker.connection.take() {
             self.machines.remove(worker.process.id(), true);
+            connection.count_replaced();
             self.orphans.push_front(connection);
         }
         self.close(worker);

@@ -424,6 +424,41 @@ fn what_the_supervisor_of_a_share_has_is_handed_over() {
     server.ends_by(Signal::TERM);
 }
 
+/// Of another user, who can have such sockets: root's command goes on with the others.
+#[test]
+#[ignore = "soak: waits for a server that does not reply"]
+fn a_server_that_does_not_reply_delays_root_for_a_limited_time() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("servers of other users are root's");
+    }
+    let place = Place::new();
+    let _server = place.share_with_log("resume=1");
+    let directory = Path::new("/tmp/thrufs-65533");
+    fs::create_dir(directory).unwrap();
+    chown(directory, Some(65_533), Some(65_533)).unwrap();
+    let listens = "import socket, sys, time\nall = []\nfor name in ('', 'upgrade-'):\n    \
+                   one = socket.socket(socket.AF_UNIX)\n    \
+                   one.bind(sys.argv[1] + '/' + name + 'share-1-1.socket')\n    \
+                   one.listen(9)\n    all.append(one)\ntime.sleep(1000)";
+    let mut hostile = Command::new("setpriv");
+    hostile.args(["--reuid=65533", "--regid=65533", "--clear-groups"]);
+    hostile.args(["python3", "-c", listens]).arg(directory);
+    let hostile = Foreground::of(hostile.spawn().unwrap());
+    let socket = directory.join("upgrade-share-1-1.socket");
+    wait_for("the hostile server", || {
+        UnixStream::connect(&socket).is_ok()
+    });
+    let script = format!("{WITHOUT_OTHERS}; exec \"$2\" upgrade --all");
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    let output = run(shell.arg("sh").arg(&place.dir).arg(THRUFS));
+    drop(hostile);
+    fs::remove_dir_all(directory).unwrap();
+    fails(&output, 1, "of user 65533, has not replied within 10 s");
+    let line = format!("upgraded {}\n", place.socket.display());
+    assert!(stdout(&output).contains(&line), "{}", stdout(&output));
+}
+
 /// A server for one machine ends with it, also after an upgrade, and its pid file stays locked.
 #[test]
 fn a_server_in_place_of_virtiofsd_is_upgraded() {
