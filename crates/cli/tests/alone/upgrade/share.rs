@@ -57,6 +57,28 @@ fn while_used<T>(place: &Place, call: impl FnOnce(&AtomicUsize) -> T) -> T {
     done
 }
 
+/// `--all`, without the mounts and shares of other tests: in a namespace where root has the sockets of these alone.
+fn upgrade_all(shares: &[&Place]) -> Output {
+    let here = TempDir::new().unwrap();
+    let script = format!(
+        "{WITHOUT_OTHERS}; shift; thrufs=$1; all=$2; shift 2; set -e; mount --bind /run/thrufs \"$all\"; \
+         mount -t tmpfs tmpfs /run/thrufs; for name; do for name in $name upgrade-$name; do \
+         touch /run/thrufs/$name; mount --bind \"$all/$name\" /run/thrufs/$name; done; done; \
+         exec \"$thrufs\" upgrade --all"
+    );
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    shell
+        .arg("sh")
+        .arg(&shares[0].dir)
+        .arg(THRUFS)
+        .arg(here.path());
+    run(shell.args(shares.iter().map(|share| {
+        let stat = fs::metadata(&share.socket).unwrap();
+        format!("share-{:x}-{}.socket", stat.dev(), stat.ino())
+    })))
+}
+
 /// Two programs, of which the first is that of the server.
 fn programs(place: &Place) -> [PathBuf; 2] {
     [THRUFS.into(), copied_program(place.dir.parent().unwrap())]
@@ -388,10 +410,7 @@ fn what_the_supervisor_of_a_share_has_is_handed_over() {
     // Read from the file at the next start of a worker, if that were not handed over.
     hide("file");
     for round in 1..=2_u64 {
-        let script = format!("{WITHOUT_OTHERS}; exec \"$2\" upgrade --all");
-        let mut shell = Command::new("unshare");
-        shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
-        let output = run(shell.arg("sh").arg(&place.dir).arg(THRUFS));
+        let output = upgrade_all(&[&place, &other]);
         succeeded(&output);
         for socket in [&place.socket, &other.socket] {
             let line = format!("upgraded {}\n", socket.display());
@@ -448,10 +467,7 @@ fn a_server_that_does_not_reply_delays_root_for_a_limited_time() {
     wait_for("the hostile server", || {
         UnixStream::connect(&socket).is_ok()
     });
-    let script = format!("{WITHOUT_OTHERS}; exec \"$2\" upgrade --all");
-    let mut shell = Command::new("unshare");
-    shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
-    let output = run(shell.arg("sh").arg(&place.dir).arg(THRUFS));
+    let output = upgrade_all(&[&place]);
     drop(hostile);
     fs::remove_dir_all(directory).unwrap();
     fails(&output, 1, "of user 65533, has not replied within 10 s");
