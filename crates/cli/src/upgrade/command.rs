@@ -34,7 +34,7 @@ pub(crate) enum UpgradeError {
     NotMounted(PathBuf),
     #[error(
         "cannot upgrade {0}: it was mounted without resume=N, so its requests end with its server; unmount it, and mount \
-         it again with -o resume=N (over /dev/fuse, without io_uring and writeback)"
+         it again with -o resume=N (over /dev/fuse, without io_uring)"
     )]
     NotResumable(PathBuf),
     #[error(
