@@ -5,6 +5,7 @@
 //! end means that the other process has ended.
 
 use crate::config::{MountConfig, ShareConfig};
+use crate::control::reload::Outcome;
 use crate::foreign::Foreign;
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
@@ -71,6 +72,10 @@ pub(crate) enum Order {
     /// ends with the connection.
     Connection(#[serde(skip)] Descriptors),
     Statistics,
+    /// Open the log file again.
+    ReopenLog,
+    /// The outcome of a [`Reload`](Notice::Reload). A new policy was sent before.
+    Reloaded(Outcome),
     /// Detach from the terminal.
     Background,
     /// The plan of a sandbox: for the process that builds it, and for its process 1.
@@ -93,6 +98,8 @@ pub(crate) enum Notice {
     /// This many threads have requests that do not end. The worker is about to exit, if it can.
     Stuck(usize),
     Signalled(i32),
+    /// A client of the control socket asks for it.
+    Reload,
     /// The final statistics of a share's worker, in the form of a control reply.
     Figures(String),
     /// `/dev/fuse`, opened in the user namespace of the sandbox.

@@ -20,6 +20,7 @@ use crate::auto_unmount::AutoUnmount;
 use crate::callers;
 use crate::channel::{Notice, Order, ToParent};
 use crate::config::{MountConfig, ServerConfig};
+use crate::control::reload::{Outcome, Reloaded};
 use crate::control::socket::{ControlSocket, Purpose, file_name};
 use crate::error::{StartupError, system};
 use crate::listening::SocketFile;
@@ -27,7 +28,7 @@ use crate::log::Log;
 use crate::mount_table;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, MountTarget};
-use crate::policy_file::PolicyFiles;
+use crate::policy_file::{PolicyFiles, not_reloaded};
 use crate::process::{OWN_PROGRAM, Process, Role};
 use crate::systemd;
 use crate::task::Task;
@@ -403,7 +404,11 @@ impl MountSupervisor {
                 MountEvent::Signal(SIGHUP) | MountEvent::Worker(Notice::Signalled(SIGHUP))
                     if !self.ends_on_hangup =>
                 {
-                    self.reload();
+                    let _ = self.reload();
+                }
+                MountEvent::Worker(Notice::Reload) => {
+                    let outcome = self.reload();
+                    self.worker.tell(&Order::Reloaded(outcome));
                 }
                 MountEvent::Signal(number) | MountEvent::Worker(Notice::Signalled(number)) => {
                     return self.stop(number);
@@ -432,19 +437,24 @@ impl MountSupervisor {
     }
 
     /// Opens the log file again, and reloads the policy. A bad one changes nothing.
-    fn reload(&mut self) {
-        self.log.reopen(&self.config.server);
-        let Some(path) = &self.config.server.policy else {
-            return tracing::info!("SIGHUP: there is no policy to reload");
-        };
-        let opened = PolicyFiles::open(path, &self.config.serving);
-        match opened.and_then(|files| Ok((files.for_worker()?, files))) {
-            Ok((policy, files)) => {
-                self.worker.tell(&policy);
-                self.given.policy = Some(files);
-            }
-            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
+    fn reload(&mut self) -> Outcome {
+        let log_file = self.log.reopen(&self.config.server);
+        if let Some(process) = &self.auto_unmount {
+            process.send(&Order::ReopenLog);
         }
+        let policy = self.reload_policy().map_err(not_reloaded);
+        Reloaded::of(log_file, policy)
+    }
+
+    /// Returns whether there is one.
+    fn reload_policy(&mut self) -> Result<bool, StartupError> {
+        let Some(path) = &self.config.server.policy else {
+            return Ok(false);
+        };
+        let files = PolicyFiles::open(path, &self.config.serving)?;
+        self.worker.tell(&files.for_worker()?);
+        self.given.policy = Some(files);
+        Ok(true)
     }
 }
 

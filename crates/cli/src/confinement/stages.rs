@@ -16,6 +16,8 @@ use super::{
 use crate::channel::{Notice, Order, ToParent};
 use crate::config::{FilterAction, MountConfig, ServerConfig, ShareConfig};
 use crate::control::answer::Subject;
+use crate::control::protocol::Command;
+use crate::control::reload::by_supervisor;
 use crate::log;
 use crate::policy_file::PolicyFiles;
 use crate::task::start_thread;
@@ -28,6 +30,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use thrufs::session::SessionError;
 use thrufs_hostdir::{AuditLog, FileHandles, MountTable, Resources};
 use thrufs_policy::Accounts;
@@ -247,20 +250,28 @@ impl Confined {
     ) -> io::Result<Serving<S>> {
         let Confined(worker) = self;
         let (file_handles, action) = worker.filter;
+        let (sender, outcomes) = channel();
         let watcher = Watcher {
             supervisor: Arc::clone(&worker.supervisor),
             signals: worker.signals,
             subject: Arc::clone(subject),
             policy: worker.policy,
+            refused: None,
+            outcomes: sender,
             watched,
         };
         let [serving, watching] = W::DUTIES;
         watcher.start(move || filter_system_calls(watching, file_handles, action))?;
         if let Some(socket) = worker.control {
-            let subject = Arc::clone(subject);
+            let (subject, supervisor) = (Arc::clone(subject), Arc::clone(&worker.supervisor));
             start_thread("thrufs-control", move || {
                 filter_system_calls(Duty::Controlling, file_handles, FilterAction::Fail);
-                W::ANSWER_QUERIES(socket, &mut |command| subject.answer(command));
+                W::ANSWER_QUERIES(socket, &mut |command| match command {
+                    Command::Reload => {
+                        by_supervisor(&outcomes, || supervisor.send(&Notice::Reload))
+                    }
+                    command => subject.answer(command),
+                });
             })?;
         }
         filter_system_calls(serving, file_handles, action);

@@ -4,7 +4,7 @@
 //! limited in length and time: a guest may control a worker.
 
 use crate::config::ShareConfig;
-use crate::control::answer::configured;
+use crate::control::answer::{configured, set_log_level};
 use crate::control::client::{exchange, receive_line};
 use crate::control::protocol::{Command, Refusal, Reply, escape};
 use crate::foreign::Foreign;
@@ -125,6 +125,16 @@ impl Machines {
             Command::Statistics => self.statistics(&connected),
             Command::Settle => Reply::Error(Refusal::not_followed()),
             Command::Options => Reply::Error(Refusal::not_mounted()),
+            Command::DropCaches { .. } => Reply::Error(Refusal::of_guests()),
+            Command::LogLevel { level } => {
+                let own = set_log_level(level);
+                if matches!(own, Reply::Result(_)) {
+                    connected.iter().for_each(|(_, it)| drop(it.ask(command)));
+                }
+                own
+            }
+            // By the thread of the supervisor.
+            Command::Reload => Reply::Error(Refusal::failed(libc::EOPNOTSUPP)),
         }
     }
 

@@ -124,7 +124,8 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .help("append the log to this file")
             .long(
                 "In the background, nothing is logged after mounting unless this is given or \
-                 standard error is the journal's. SIGHUP has the file opened again, after it was renamed.",
+                 standard error is the journal's. SIGHUP and `thrufs ctl … reload` have the file opened again, \
+                 after it was renamed.",
             ),
         row("control", Path(Server(|it, path| it.control = ControlLocation::named(path))))
             .help("where the control socket is, or none")
