@@ -54,6 +54,8 @@ pub(crate) enum Order {
     /// Where the worker is queried. Before [`Serve`](Self::Serve): the listening control socket, if any.
     /// Before [`Share`](Self::Share): a socket connected to the supervisor.
     Control(#[serde(skip)] Descriptors),
+    /// Where the worker of a mount serves metrics; before [`Serve`](Self::Serve).
+    Metrics(#[serde(skip)] Descriptors),
     /// The socket for [`callers`](crate::callers) queries; before [`Serve`](Self::Serve).
     CallerQueries(#[serde(skip)] Descriptors),
     /// What outlives the worker of a mount: the journal, the ledger, the socket of the strongbox; before
@@ -120,6 +122,7 @@ impl Message for Order {
             Order::Serve(_, all)
             | Order::Share(_, all)
             | Order::Control(all)
+            | Order::Metrics(all)
             | Order::CallerQueries(all)
             | Order::Policy(all)
             | Order::Record(all)
@@ -136,7 +139,10 @@ impl Message for Order {
             Order::Record(all) => (all, 3..=3),
             Order::Policy(files) => (files, 1..=2),
             Order::Mounted(file) => (file, 0..=1),
-            Order::Share(_, one) | Order::Control(one) | Order::CallerQueries(one) => (one, 1..=1),
+            Order::Share(_, one)
+            | Order::Control(one)
+            | Order::Metrics(one)
+            | Order::CallerQueries(one) => (one, 1..=1),
             _ => return None,
         })
     }

@@ -1,12 +1,12 @@
 //! `thrufs ctl`: queries of the server of a mount or share.
 
 mod health;
-mod metrics;
 
 use crate::control::client::{ask, ask_share, share_at};
 use crate::control::finding::locate;
 use crate::control::protocol::{Command as Query, escape};
 use crate::control::query_error::QueryError;
+use crate::metrics;
 use crate::mount_table;
 use crate::output::{print, print_json};
 use clap::{Parser, ValueEnum};

@@ -25,6 +25,7 @@ use crate::control::socket::{ControlSocket, Purpose, file_name};
 use crate::error::{StartupError, system};
 use crate::listening::SocketFile;
 use crate::log::Log;
+use crate::metrics;
 use crate::mount_table;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, MountTarget};
@@ -76,6 +77,8 @@ struct MountSupervisor {
     control: Vec<ControlSocket>,
     /// Those that are, removed on drop.
     socket_files: Vec<SocketFile>,
+    /// For the log.
+    metrics_at: Option<String>,
     /// The listening socket for upgrades.
     upgrades: Option<OwnedFd>,
     upgrade: Option<Upgrade>,
@@ -172,6 +175,11 @@ impl MountSupervisor {
             _ => make(Purpose::Upgrades)?,
         };
         let (for_upgrades, upgrades) = upgrades.unzip();
+        let metrics = config.server.metrics.as_ref().map(metrics::listen);
+        let metrics = metrics.transpose()?;
+        let (metrics, (metrics_file, metrics_at)) = metrics
+            .map(|it| (Some(it.listener), (it.file, Some(it.at))))
+            .unwrap_or_default();
         let privileged = mounting::is_privileged();
         let mut target = MountTarget {
             mountpoint: config.mountpoint.clone(),
@@ -185,7 +193,7 @@ impl MountSupervisor {
             device
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
-            let mut given = Given::new(&config, sources, listener, policy)?;
+            let mut given = Given::new(&config, sources, [listener, metrics], policy)?;
             let (orders, sources) = given.orders()?;
             let program = OWN_PROGRAM.as_ref();
             let worker = start_worker(program, &config, &device, sources, orders)?;
@@ -210,7 +218,8 @@ impl MountSupervisor {
             announced: false,
             early_signal: None,
             control: queries.into_iter().chain(for_upgrades).collect(),
-            socket_files: Vec::new(),
+            socket_files: metrics_file.into_iter().collect(),
+            metrics_at,
             upgrades,
             upgrade: None,
             command: None,
@@ -369,8 +378,13 @@ impl MountSupervisor {
     fn announce(&mut self) {
         let (source, mountpoint) = (&self.config.source, &self.config.mountpoint);
         let mounted = format!("mounted {} on {}", source.display(), mountpoint.display());
-        let Some(launcher) = &self.launcher else {
+        let metrics = self.metrics_at.take();
+        let log = || {
             tracing::info!("{mounted}");
+            metrics.iter().for_each(|at| tracing::info!("{at}"));
+        };
+        let Some(launcher) = &self.launcher else {
+            log();
             systemd::notify_ready();
             return;
         };
@@ -379,7 +393,7 @@ impl MountSupervisor {
         }
         let left = self.log.leave_the_terminal();
         // Only for the log file: success is silent.
-        tracing::info!("{mounted}");
+        log();
         let _ = launcher.send(&Notice::Ready);
         // It closes its end when the mount responds, and sends `Stop` if it does not.
         self.announced = true;

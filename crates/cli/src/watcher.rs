@@ -23,6 +23,7 @@ use thrufs_sys::signal::{SIGUSR1, SignalFd};
 #[derive(Default)]
 pub(crate) struct WorkerSetup {
     pub(crate) control: Option<OwnedFd>,
+    pub(crate) metrics: Option<OwnedFd>,
     pub(crate) callers: Option<OwnedFd>,
     pub(crate) policy: Option<PolicyFiles>,
     pub(crate) record: Vec<OwnedFd>,
@@ -34,6 +35,7 @@ pub(crate) fn receive_setup(supervisor: &ToParent) -> Option<(WorkerSetup, Order
     loop {
         match supervisor.receive() {
             Ok(Some(Order::Control(mut socket))) => setup.control = socket.pop(),
+            Ok(Some(Order::Metrics(mut socket))) => setup.metrics = socket.pop(),
             Ok(Some(Order::CallerQueries(mut socket))) => setup.callers = socket.pop(),
             Ok(Some(Order::Record(all))) => setup.record = all,
             Ok(Some(Order::Policy(files))) => setup.policy = PolicyFiles::received(files),

@@ -98,6 +98,11 @@ impl Machines {
         }
     }
 
+    /// The socket, as text.
+    pub(super) fn shown_place(&self) -> String {
+        escape(self.place.as_os_str().as_bytes())
+    }
+
     pub(super) fn add(&self, process: u32, queries: Arc<QueryChannel>) {
         self.state.lock().connected.push((process, queries));
     }
@@ -162,7 +167,7 @@ impl Machines {
             text.push_str(&take_text(figures));
         }
         Reply::Result(json!({
-            "share": escape(self.place.as_os_str().as_bytes()),
+            "share": self.shown_place(),
             "configured": self.configured,
             "machines": machines,
             "silent": silent,

@@ -25,7 +25,9 @@ use crate::control::server::answer_all;
 use crate::control::socket::{ControlSocket, Purpose, file_name_of_share};
 use crate::error::{StartupError, system};
 use crate::foreign::Foreign;
+use crate::listening::SocketFile;
 use crate::log::{self, Log};
+use crate::metrics::{self, answer_scrapers};
 use crate::output::{now, report, report_of};
 use crate::policy_file::{PolicyFiles, not_reloaded};
 use crate::supervisor::{self, signal_name};
@@ -90,6 +92,7 @@ struct ShareSupervisor {
     signals: SignalFd,
     listener: ShareListener,
     control: Option<ControlSocket>,
+    _metrics: Option<SocketFile>,
     machines: Arc<Machines>,
     /// Those that serve a machine, and the one on standby.
     workers: Vec<Foreign<ShareWorker>>,
@@ -147,6 +150,17 @@ impl ShareSupervisor {
         let reloads = answering
             .transpose()
             .map_err(system("listen at the control socket"))?;
+        let metrics = config.server.metrics.as_ref().map(metrics::listen);
+        let metrics = metrics.transpose()?.map(|metrics| {
+            let (place, machines) = (machines.shown_place(), Arc::clone(&machines));
+            let answering = move || {
+                let answer = &mut |command: &Command| machines.answer(command);
+                answer_scrapers(metrics.listener, &place, answer);
+            };
+            tracing::info!("{}", metrics.at);
+            start_thread("thrufs-metrics", answering).map(|_| metrics.file)
+        });
+        let metrics = metrics.transpose().map_err(system("serve metrics"))?;
         let workers = vec![ShareWorker::start(
             &mut apart,
             &config,
@@ -162,6 +176,7 @@ impl ShareSupervisor {
             signals,
             listener,
             control,
+            _metrics: metrics.flatten(),
             machines,
             workers,
             phase: StandbyState::Starting,

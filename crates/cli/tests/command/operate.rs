@@ -1,8 +1,9 @@
-//! What `thrufs ctl` changes in a running server: log file, policy, log level, caches.
+//! What `thrufs ctl` changes in a running server: log file, policy, log level, caches; and metrics by HTTP.
 
 use crate::ground::prelude::*;
 use crate::ground::share::Place;
 use crate::ground::unmount_by_command;
+use std::net::TcpStream;
 
 const HIDES: &str = "[[rule]]\npath = 'file'\naction = 'hide'\n";
 
@@ -138,4 +139,91 @@ fn shares_reload_and_log_more_and_refuse_to_drop_caches_of_guests() {
     let text = fs::read_to_string(&log).unwrap();
     assert!(text.contains("DEBUG"), "{text}");
     assert!(!fs::read_to_string(&old).unwrap().contains("DEBUG"));
+}
+
+/// The response to a request.
+fn exchanged(mut stream: impl Read + Write, request: &str) -> String {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// The address in a log.
+fn address_in(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap();
+    let after = text.split_once("http://").expect(&text).1;
+    after.split_once("/metrics").unwrap().0.to_owned()
+}
+
+fn requests(response: &str) -> usize {
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.ends_with("# EOF\n"), "{response}");
+    response.matches("thrufs_requests_total{").count()
+}
+
+fn connected(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream
+}
+
+#[test]
+fn metrics_are_served_whoever_is_silent_and_by_the_next_worker() {
+    let Some(ground) = Ground::new() else { return };
+    let log = ground.path().join("log");
+    let options = format!("metrics=127.0.0.1:0,resume=5,log_file={}", log.display());
+    succeeded(&ground.mount(&["-o", &options]));
+    let address = address_in(&log);
+    let response = exchanged(connected(&address), SCRAPE);
+    assert!(requests(&response) > 0);
+    let named = format!("mount=\"{}\"", ground.mnt.display());
+    assert!(response.contains(&named), "{response}");
+    let elsewhere = exchanged(connected(&address), "GET / HTTP/1.1\r\n\r\n");
+    assert!(elsewhere.starts_with("HTTP/1.1 404"), "{elsewhere}");
+
+    // More than are served at once say nothing, a part, too much, or do not read.
+    let silent: Vec<TcpStream> = (0..12).map(|_| connected(&address)).collect();
+    let mut slow = connected(&address);
+    slow.write_all(b"GET /met").unwrap();
+    let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(8192));
+    let refused = exchanged(connected(&address), &long[..8192]);
+    assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
+    let mut deaf = connected(&address);
+    deaf.write_all(SCRAPE.as_bytes()).unwrap();
+    assert!(requests(&exchanged(connected(&address), SCRAPE)) > 0);
+    ground.assert_serves();
+
+    let worker = ground.process("--worker");
+    kill_process(worker, Signal::KILL).unwrap();
+    // Who connects meanwhile waits for the next worker.
+    assert!(requests(&exchanged(connected(&address), SCRAPE)) > 0);
+    assert_ne!(ground.process("--worker"), worker);
+    drop((silent, slow, deaf));
+    unmount_by_command(&ground.mnt);
+    assert!(TcpStream::connect(&address).is_err());
+}
+
+#[test]
+fn metrics_of_shares_are_at_a_socket_and_other_addresses_are_refused() {
+    let place = Place::new();
+    let metrics = place.path("metrics");
+    let share = place.share(&format!("metrics={}", metrics.display()));
+    let guest = place.mount();
+    assert_eq!(fs::metadata(&metrics).unwrap().mode() & 0o777, 0o600);
+    let response = exchanged(UnixStream::connect(&metrics).unwrap(), SCRAPE);
+    assert!(requests(&response) > 0);
+    assert!(response.contains("thrufs_machines{share="), "{response}");
+    let second = place.beside();
+    let mut command = second.command(&format!("metrics={}", metrics.display()));
+    fails(&run(command.stderr(Stdio::piped())), 1, "listens at");
+    guest.unmount();
+    share.ends_by(Signal::TERM);
+    assert!(!metrics.exists());
+    for (address, why) in [("0.0.0.0:9420", "loopback"), ("9420", "neither")] {
+        let mut command = place.command(&format!("metrics={address}"));
+        fails(&run(command.stderr(Stdio::piped())), 2, why);
+    }
 }
