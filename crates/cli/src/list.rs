@@ -10,7 +10,7 @@
 //! Mounts are found in the tables of all mount namespaces, shares by their control sockets and workers. Root finds those
 //! of every user, another user its own.
 
-pub(crate) mod entry;
+mod entry;
 mod probe;
 mod processes;
 mod table;

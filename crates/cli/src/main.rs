@@ -20,6 +20,7 @@
 //! | `process`, `channel` | starting processes, and their messages |
 //! | `callers` | queries of the worker about callers |
 //! | `control` | the control socket of a server |
+//! | `metrics` | statistics as OpenMetrics text, and by HTTP |
 //! | `listening`, `systemd` | Unix sockets; readiness notification |
 //! | `task`, `waiting` | blocking calls and poll(2) with deadlines |
 //! | `mounting`, `mount_table` | mounting and unmounting |
@@ -60,6 +61,7 @@ mod listening;
 mod log;
 mod lookup;
 mod manual;
+mod metrics;
 mod mount_helper;
 mod mount_table;
 mod mounting;

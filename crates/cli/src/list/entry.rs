@@ -3,6 +3,7 @@
 use super::probe::Answer;
 use super::processes::{Namespace, Processes};
 use crate::control::protocol::escape;
+use crate::metrics::transport;
 use crate::mount_table::Mount;
 use serde::Serialize;
 use serde_json::Value;
@@ -42,14 +43,6 @@ pub(super) struct Elsewhere {
     /// One of them.
     pub(super) process: i32,
     pub(super) name: String,
-}
-
-/// The value of the option `transport` that requests come by, from what a server says of it with a reason.
-pub(crate) fn transport(carrier: &str) -> &'static str {
-    match carrier.starts_with("io_uring") {
-        true => "uring",
-        false => "dev",
-    }
 }
 
 impl Elsewhere {

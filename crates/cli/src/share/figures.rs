@@ -4,7 +4,7 @@
 //! limited in length and time: a guest may control a worker.
 
 use crate::config::ShareConfig;
-use crate::control::answer::configured;
+use crate::control::answer::{configured, set_log_level};
 use crate::control::client::{exchange, receive_line};
 use crate::control::protocol::{Command, Refusal, Reply, escape};
 use crate::foreign::Foreign;
@@ -98,6 +98,11 @@ impl Machines {
         }
     }
 
+    /// The socket, as text.
+    pub(super) fn shown_place(&self) -> String {
+        escape(self.place.as_os_str().as_bytes())
+    }
+
     pub(super) fn add(&self, process: u32, queries: Arc<QueryChannel>) {
         self.state.lock().connected.push((process, queries));
     }
@@ -125,6 +130,16 @@ impl Machines {
             Command::Statistics => self.statistics(&connected),
             Command::Settle => Reply::Error(Refusal::not_followed()),
             Command::Options => Reply::Error(Refusal::not_mounted()),
+            Command::DropCaches { .. } => Reply::Error(Refusal::of_guests()),
+            Command::LogLevel { level } => {
+                let own = set_log_level(level);
+                if matches!(own, Reply::Result(_)) {
+                    connected.iter().for_each(|(_, it)| drop(it.ask(command)));
+                }
+                own
+            }
+            // By the thread of the supervisor.
+            Command::Reload => Reply::Error(Refusal::failed(libc::EOPNOTSUPP)),
         }
     }
 
@@ -152,7 +167,7 @@ impl Machines {
             text.push_str(&take_text(figures));
         }
         Reply::Result(json!({
-            "share": escape(self.place.as_os_str().as_bytes()),
+            "share": self.shown_place(),
             "configured": self.configured,
             "machines": machines,
             "silent": silent,

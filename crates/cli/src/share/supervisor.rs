@@ -19,21 +19,28 @@ use super::workers::{ShareWorker, StandbyState};
 use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
+use crate::control::protocol::Command;
+use crate::control::reload::{Outcome, Reloaded, by_supervisor};
 use crate::control::server::answer_all;
 use crate::control::socket::{ControlSocket, Purpose, file_name_of_share};
-use crate::error::system;
+use crate::error::{StartupError, system};
 use crate::foreign::Foreign;
+use crate::listening::SocketFile;
 use crate::log::{self, Log};
-use crate::output::{now, report};
-use crate::policy_file::PolicyFiles;
+use crate::metrics::{self, answer_scrapers};
+use crate::output::{now, report, report_of};
+use crate::policy_file::{PolicyFiles, not_reloaded};
 use crate::supervisor::{self, signal_name};
 use crate::systemd;
 use crate::task::{Task, start_thread};
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::VecDeque;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use thrufs_hostdir::{CacheMode, Locks};
 use thrufs_sys::apart::Apart;
@@ -70,6 +77,8 @@ enum ShareEvent {
     Incoming(usize),
     /// All that a peer has sent is closed.
     Closed,
+    /// A client of the control socket asks for it.
+    Reload,
     Deadline,
 }
 
@@ -83,6 +92,7 @@ struct ShareSupervisor {
     signals: SignalFd,
     listener: ShareListener,
     control: Option<ControlSocket>,
+    _metrics: Option<SocketFile>,
     machines: Arc<Machines>,
     /// Those that serve a machine, and the one on standby.
     workers: Vec<Foreign<ShareWorker>>,
@@ -90,6 +100,8 @@ struct ShareSupervisor {
     /// Connections whose worker has died, for the next worker.
     orphans: VecDeque<Foreign<Connection>>,
     incoming: AllIncoming,
+    /// A pipe by which the control thread asks for a reload, and where it waits for the outcome.
+    reloads: Option<(OwnedFd, Sender<Outcome>)>,
     /// Which of the connections is looked at first.
     turn: usize,
     /// What peers have sent is being closed. Each takes the place of a machine.
@@ -134,13 +146,21 @@ impl ShareSupervisor {
         let (control, queries) =
             ControlSocket::make_if_possible(&config.server.control, Purpose::Queries)?.unzip();
         let machines = Arc::new(Machines::new(&config));
-        if let Some(queries) = queries {
-            let asked = Arc::clone(&machines);
-            start_thread("thrufs-control", move || {
-                answer_all(queries, &mut |command| asked.answer(command));
-            })
+        let answering = queries.map(|queries| start_answering(queries, &machines));
+        let reloads = answering
+            .transpose()
             .map_err(system("listen at the control socket"))?;
-        }
+        let metrics = config.server.metrics.as_ref().map(metrics::listen);
+        let metrics = metrics.transpose()?.map(|metrics| {
+            let (place, machines) = (machines.shown_place(), Arc::clone(&machines));
+            let answering = move || {
+                let answer = &mut |command: &Command| machines.answer(command);
+                answer_scrapers(metrics.listener, &place, answer);
+            };
+            tracing::info!("{}", metrics.at);
+            start_thread("thrufs-metrics", answering).map(|_| metrics.file)
+        });
+        let metrics = metrics.transpose().map_err(system("serve metrics"))?;
         let workers = vec![ShareWorker::start(
             &mut apart,
             &config,
@@ -156,11 +176,13 @@ impl ShareSupervisor {
             signals,
             listener,
             control,
+            _metrics: metrics.flatten(),
             machines,
             workers,
             phase: StandbyState::Starting,
             orphans: VecDeque::new(),
             incoming: AllIncoming::default(),
+            reloads,
             turn: 0,
             closing: Vec::new(),
             started: Instant::now(),
@@ -247,7 +269,13 @@ impl ShareSupervisor {
     fn on_event(&mut self, event: ShareEvent) -> Result<Then, ShareError> {
         match event {
             ShareEvent::Signal(SIGUSR1) => self.print_statistics(),
-            ShareEvent::Signal(SIGHUP) if !self.ends_on_hangup => self.reload(),
+            ShareEvent::Signal(SIGHUP) if !self.ends_on_hangup => drop(self.reload()),
+            ShareEvent::Reload => {
+                let outcome = self.reload();
+                if let Some((_, outcomes)) = &self.reloads {
+                    let _ = outcomes.send(outcome);
+                }
+            }
             ShareEvent::Signal(number) => {
                 return self.stop(number);
             }
@@ -548,7 +576,7 @@ impl ShareSupervisor {
 
     /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
-        report(self.machines.heading().trim_end());
+        report_of(&self.config.socket, &self.machines.heading());
         self.send_all(&Order::Statistics);
     }
 
@@ -559,27 +587,26 @@ impl ShareSupervisor {
     }
 
     /// Opens the log file again, and reloads the policy. A bad one changes nothing.
-    fn reload(&mut self) {
-        self.log.reopen(&self.config.server);
+    fn reload(&mut self) -> Outcome {
+        let log_file = self.log.reopen(&self.config.server);
+        Reloaded::of(log_file, self.reload_policy().map_err(not_reloaded))
+    }
+
+    /// Returns whether there is one.
+    fn reload_policy(&mut self) -> Result<bool, StartupError> {
         let Some(path) = &self.config.server.policy else {
-            return;
+            return Ok(false);
         };
-        let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
-            // All or none.
-            let messages = self.workers.iter().map(|_| policy.for_worker());
-            Ok((messages.collect::<Result<Vec<_>, _>>()?, policy))
-        });
-        match read {
-            Ok((messages, policy)) => {
-                for (worker, message) in self.workers.iter().zip(messages) {
-                    worker.process.tell(&message);
-                }
-                // What was granted under the old policy is in the session record; all else is decided by
-                // this one.
-                self.policy = Some(policy);
-            }
-            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
+        let policy = PolicyFiles::open(path, &self.config.serving)?;
+        // All or none.
+        let messages = self.workers.iter().map(|_| policy.for_worker());
+        let messages: Vec<_> = messages.collect::<Result<_, _>>()?;
+        for (worker, message) in self.workers.iter().zip(messages) {
+            worker.process.tell(&message);
         }
+        // What was granted under the old policy is in the session record; all else is decided by this one.
+        self.policy = Some(policy);
+        Ok(true)
     }
 
     /// Ends because of a signal: the workers answer the requests in progress and disconnect. A second
@@ -631,6 +658,25 @@ impl ShareSupervisor {
             worker.process.kill();
         }
     }
+}
+
+/// Starts the thread that answers queries. Returns by what it asks for reloads, and where it waits for the outcome.
+fn start_answering(
+    queries: OwnedFd,
+    machines: &Arc<Machines>,
+) -> io::Result<(OwnedFd, Sender<Outcome>)> {
+    let (asked, ask) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let (sender, outcomes) = channel();
+    let machines = Arc::clone(machines);
+    start_thread("thrufs-control", move || {
+        answer_all(queries, &mut |command| match command {
+            Command::Reload => {
+                by_supervisor(&outcomes, || Ok(rustix::io::write(&ask, b"!").map(drop)?))
+            }
+            command => machines.answer(command),
+        });
+    })?;
+    Ok((asked, sender))
 }
 
 /// How a worker has ended.

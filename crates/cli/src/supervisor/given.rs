@@ -21,6 +21,8 @@ pub(super) struct Given {
     sources: Vec<OwnedFd>,
     /// Of the control socket.
     listener: Option<OwnedFd>,
+    /// Of metrics.
+    metrics: Option<OwnedFd>,
     pub(super) policy: Option<PolicyFiles>,
     pub(super) record: Option<Record>,
 }
@@ -74,7 +76,7 @@ impl Given {
     pub(super) fn new(
         config: &MountConfig,
         sources: Vec<OwnedFd>,
-        listener: Option<OwnedFd>,
+        [listener, metrics]: [Option<OwnedFd>; 2],
         policy: Option<PolicyFiles>,
     ) -> Result<Given, StartupError> {
         let record = match config.server.deaths_max {
@@ -84,6 +86,7 @@ impl Given {
         Ok(Given {
             sources,
             listener,
+            metrics,
             policy,
             record,
         })
@@ -100,6 +103,7 @@ impl Given {
         Ok(Given {
             sources: [source].into_iter().chain(mounts).collect(),
             listener: files.take_if_given(Slot::Queries),
+            metrics: files.take_if_given(Slot::Metrics),
             policy,
             record: Some(Record::resume(
                 state.config.server.deaths_max,
@@ -116,6 +120,7 @@ impl Given {
             .zip(&self.sources)
             .for_each(|(slot, source)| files.add(slot, source));
         files.add_if(Slot::Queries, self.listener.as_ref());
+        files.add_if(Slot::Metrics, self.metrics.as_ref());
         if let Some(policy) = &self.policy {
             files.add(Slot::Policy, &policy.text);
             files.add_if(Slot::AuditLog, policy.audit.as_ref());
@@ -133,14 +138,17 @@ impl Given {
         let policy = self.policy.as_ref().map(PolicyFiles::for_worker);
         let mut orders: Vec<Order> = policy.transpose()?.into_iter().collect();
         let Some(record) = &self.record else {
-            let listener = self.listener.take().map(|it| Order::Control(vec![it]));
-            orders.extend(listener);
+            let queries = self.listener.take().map(|it| Order::Control(vec![it]));
+            let metrics = self.metrics.take().map(|it| Order::Metrics(vec![it]));
+            orders.extend(queries.into_iter().chain(metrics));
             return Ok((orders, std::mem::take(&mut self.sources)));
         };
         let copied = || {
             orders.push(record.order()?);
-            let listener = self.listener.as_ref().map(OwnedFd::try_clone).transpose()?;
-            orders.extend(listener.map(|it| Order::Control(vec![it])));
+            let copy = |file: &Option<OwnedFd>| file.as_ref().map(OwnedFd::try_clone).transpose();
+            let queries = copy(&self.listener)?.map(|it| Order::Control(vec![it]));
+            let metrics = copy(&self.metrics)?.map(|it| Order::Metrics(vec![it]));
+            orders.extend(queries.into_iter().chain(metrics));
             let mut sources = self.sources.iter();
             // The worker mounts the clone in a namespace of its own, which ends with it.
             let source = sources.next().map(OwnedFd::try_clone).transpose()?;

@@ -51,19 +51,22 @@ pub(crate) enum UpgradeError {
 impl CommandError for UpgradeError {}
 
 /// Have running servers go on with this program, without unmounting
+///
+/// Of mounts that were mounted with the option resume=N: others, and shares, are served by the program that started them
+/// until they are unmounted or stopped.
 #[derive(Parser)]
 #[command(name = "upgrade")]
 pub(crate) struct UpgradeArguments {
     /// All mounts of thrufs: as root those of all users, else one's own
     #[arg(long, conflicts_with_all = ["MOUNTPOINT", "control"])]
     all: bool,
-    /// Another program than this one
+    /// The program to go on with, instead of this one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// The control socket, where the mount was given control=PATH
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// The mount points
+    /// The mount points, mounted with resume=N
     #[arg(id = "MOUNTPOINT", required_unless_present = "all")]
     mountpoints: Vec<PathBuf>,
 }

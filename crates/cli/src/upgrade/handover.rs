@@ -50,9 +50,10 @@ pub(crate) enum Slot {
     Stored(u64),
     Policy,
     AuditLog,
-    /// The sockets of this process: for queries, for upgrades, and their files.
+    /// The sockets of this process: for queries, for upgrades, for metrics, and their files.
     Queries,
     Upgrades,
+    Metrics,
     SocketFile(u8),
     /// The connection of the command, which waits for a reply.
     Command,

@@ -7,9 +7,9 @@ use crate::ground::{
 use crate::mount_resume::disturbed;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, chown};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -294,10 +294,19 @@ fn what_a_supervisor_has_is_handed_over() {
         fs::write(ground.src.join(name), "").unwrap();
     }
     hide("other");
+    let metrics = ground.path().join("metrics");
     let options = format!(
-        "resume=1,auto_unmount,nopassthrough,policy={}",
-        policy.display()
+        "resume=1,auto_unmount,nopassthrough,policy={},metrics={}",
+        policy.display(),
+        metrics.display()
     );
+    let serves_metrics = || {
+        let mut scraper = UnixStream::connect(&metrics).unwrap();
+        scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        scraper.read_to_string(&mut text).unwrap();
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    };
     // In the background.
     succeeded(&ground.mount(&["-o", &options]));
     let supervisor = ground.process("--supervisor");
@@ -317,6 +326,7 @@ fn what_a_supervisor_has_is_handed_over() {
         succeeded(&upgrade_all(&ground));
         assert_eq!(ground.process("--supervisor"), supervisor);
         ground.process("--auto-unmount");
+        serves_metrics();
         assert!(sees("file") && !sees("other"), "not reloaded");
         // Reading could be of what the kernel has cached.
         removed.write_all_at(b"removed", 0).unwrap();
@@ -333,6 +343,7 @@ fn what_a_supervisor_has_is_handed_over() {
     // One death within the minute is survived, and was before the upgrade.
     kill_worker();
     ground.wait_gone();
+    wait_for("its file to be removed", || !metrics.exists());
     // And when the supervisor is killed.
     let mounted = ground.mount_in_foreground(&["-o", "resume=1,auto_unmount"]);
     succeeded(&thrufs!("upgrade", &ground.mnt));

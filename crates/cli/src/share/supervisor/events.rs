@@ -17,12 +17,15 @@ impl ShareSupervisor {
             let next = self.workers.len().min(1);
             self.workers.rotate_left(next);
             let ready = self.wait(deadline);
-            let (signalled, ready) = ready.split_at(1);
+            let (signalled, ready) = ready.split_at(2);
             let (workers, peers) = ready.split_at(Process::SOURCES * self.workers.len());
             if signalled[0]
                 && let Ok(signal) = self.signals.read()
             {
                 return ShareEvent::Signal(signal.number);
+            }
+            if signalled[1] && self.takes_reload() {
+                return ShareEvent::Reload;
             }
             for (index, ready) in workers.as_chunks().0.iter().enumerate() {
                 if let Some(event) = self.worker_event(index, *ready) {
@@ -49,11 +52,12 @@ impl ShareSupervisor {
         }
     }
 
-    /// Which are readable: of the signals, of the descriptors of each worker, of the listener, of what is being closed,
+    /// Which are readable: of the signals, of the control thread, of the descriptors of each worker, of the listener, of what is being closed,
     /// and of the incoming connections.
     fn wait(&self, mut deadline: Option<Instant>) -> Vec<bool> {
         let is_ready = self.phase == StandbyState::Ready;
-        let mut descriptors = vec![Some(self.signals.as_fd())];
+        let asked = self.reloads.as_ref().map(|(asked, _)| asked.as_fd());
+        let mut descriptors = vec![Some(self.signals.as_fd()), asked];
         for worker in &self.workers {
             descriptors.extend(worker.process.sources());
             let end = worker.process.end_deadline();
@@ -64,6 +68,18 @@ impl ShareSupervisor {
         let incoming = self.incoming.all().iter().filter(|_| is_ready);
         descriptors.extend(incoming.map(|one| Some(one.as_fd())));
         waiting::readable_of(&descriptors, deadline)
+    }
+
+    /// Whether the control thread asks for a reload. If it has ended, it will not any more.
+    fn takes_reload(&mut self) -> bool {
+        let asked = self.reloads.as_ref();
+        let read = asked.map(|(asked, _)| rustix::io::read(asked, &mut [0; 16]));
+        match read {
+            Some(Ok(0)) => self.reloads = None,
+            Some(Ok(_)) => return true,
+            Some(Err(_)) | None => {}
+        }
+        false
     }
 
     fn worker_event(&mut self, index: usize, ready: [bool; 3]) -> Option<ShareEvent> {
