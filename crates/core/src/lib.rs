@@ -104,13 +104,13 @@ pub use attributes::{
 pub use backing::{Backing, Backings, Services};
 pub use context::Context;
 pub use data::{LowerFile, NoWait, OutOfLineData, ReadAnswer, ReadPart, ReadReply, WriteSource};
-pub use directory::{DirectorySink, EntryKind};
+pub use directory::{DirectorySink, EntryKind, Listing};
 pub use dispatch::{Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Wait};
 pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
 pub use interrupt::{InterruptToken, Interrupts};
-pub use late::{Data, Interrupted, Late, LateAnswer, LateRequest, LateTarget, Listing};
+pub use late::{Data, Interrupted, Late, LateAnswer, LateRequest, LateTarget};
 pub use metrics::{Metrics, OperationCounts, Snapshot};
 pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};

@@ -24,6 +24,20 @@ use thrufs_abi::{NodeId, Notification, NotifyCode, Unique};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PollHandle(pub(crate) u64);
 
+/// The kernel's number, for interfaces that carry it as one.
+impl From<PollHandle> for u64 {
+    fn from(handle: PollHandle) -> u64 {
+        handle.0
+    }
+}
+
+/// A number that a handle was before; the kernel ignores one that it does not know.
+impl From<u64> for PollHandle {
+    fn from(number: u64) -> PollHandle {
+        PollHandle(number)
+    }
+}
+
 /// Most nodes in one message of PRUNE; longer lists become several.
 const PRUNE_NODES_MAX: usize = 512;
 
