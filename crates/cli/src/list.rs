@@ -6,6 +6,7 @@
 //! | `probe` | asking servers, for a limited time |
 //! | `entry` | what is known of a mount or share |
 //! | `table` | as text |
+//! | `top` | `thrufs top`: what they do, again and again |
 //!
 //! Mounts are found in the tables of all mount namespaces, shares by their control sockets and workers. Root finds those
 //! of every user, another user its own.
@@ -14,16 +15,19 @@ mod entry;
 mod probe;
 mod processes;
 mod table;
+pub(crate) mod top;
 
 use crate::control::socket::{file_name, find, of_shares};
 use crate::error::StartupError;
 use crate::mount_table::{FuseFileSystem, Mount, on_top_at};
 use crate::output::{print, print_json};
+use crate::screen;
 use clap::Parser;
 use entry::{Elsewhere, Entry};
 use probe::{Question, ask_all};
 use processes::Processes;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// List the mounts and shares of this machine
 #[derive(Parser)]
@@ -35,6 +39,10 @@ pub(crate) struct ListArguments {
     /// Show requests a second, sampled for half a second, instead of requests so far
     #[arg(long)]
     rates: bool,
+    /// Show it again every 2 seconds, or so many, with requests a second
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "2", value_parser = screen::interval, conflicts_with = "json")]
+    watch: Option<Duration>,
 }
 
 /// What is mounted at least once.
@@ -47,8 +55,33 @@ struct Mounted<'a> {
 }
 
 pub(crate) fn list(arguments: ListArguments) -> Result<(), StartupError> {
+    if let Some(interval) = arguments.watch {
+        // With a rate of its own, until there is one before.
+        let mut before: Option<(Instant, Vec<Entry>)> = None;
+        screen::refresh(interval, |columns| {
+            let (now, mut entries) = (Instant::now(), entries(before.is_none()));
+            if let Some((at, before)) = &before {
+                let passed = now.duration_since(*at);
+                entries.iter_mut().for_each(|it| it.compare(before, passed));
+            }
+            let text = table::of(&entries, true, columns);
+            before = Some((now, entries));
+            text
+        });
+        return Ok(());
+    }
+    let entries = entries(arguments.rates);
+    match arguments.json {
+        true => print_json(&entries),
+        false => print(table::of(&entries, arguments.rates, table::WIDTH)),
+    }
+    Ok(())
+}
+
+/// All mounts and shares, as they are now.
+fn entries(with_rate: bool) -> Vec<Entry> {
     let processes = Processes::read();
-    let (mut entries, questions) = known(&processes, arguments.rates);
+    let (mut entries, questions) = known(&processes, with_rate);
     for (entry, answer) in entries.iter_mut().zip(ask_all(questions)) {
         entry.complete(answer, &processes);
     }
@@ -56,11 +89,7 @@ pub(crate) fn list(arguments: ListArguments) -> Result<(), StartupError> {
     entries.retain(Entry::is_there);
     add_unasked_shares(&mut entries, &processes);
     entries.sort_by(|one, other| one.place.cmp(&other.place));
-    match arguments.json {
-        true => print_json(&entries),
-        false => print(table::of(&entries, arguments.rates)),
-    }
-    Ok(())
+    entries
 }
 
 /// What there is without asking, and what to ask each.
