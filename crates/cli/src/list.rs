@@ -56,10 +56,11 @@ struct Mounted<'a> {
 
 pub(crate) fn list(arguments: ListArguments) -> Result<(), StartupError> {
     if let Some(interval) = arguments.watch {
+        let mut found = Found::default();
         // With a rate of its own, until there is one before.
         let mut before: Option<(Instant, Vec<Entry>)> = None;
         screen::refresh(interval, |columns| {
-            let (now, mut entries) = (Instant::now(), entries(before.is_none()));
+            let (now, mut entries) = (Instant::now(), found.entries(before.is_none()));
             if let Some((at, before)) = &before {
                 let passed = now.duration_since(*at);
                 entries.iter_mut().for_each(|it| it.compare(before, passed));
@@ -70,7 +71,7 @@ pub(crate) fn list(arguments: ListArguments) -> Result<(), StartupError> {
         });
         return Ok(());
     }
-    let entries = entries(arguments.rates);
+    let entries = Found::default().entries(arguments.rates);
     match arguments.json {
         true => print_json(&entries),
         false => print(table::of(&entries, arguments.rates, table::WIDTH)),
@@ -78,22 +79,48 @@ pub(crate) fn list(arguments: ListArguments) -> Result<(), StartupError> {
     Ok(())
 }
 
-/// All mounts and shares, as they are now.
-fn entries(with_rate: bool) -> Vec<Entry> {
-    let processes = Processes::read();
-    let (mut entries, questions) = known(&processes, with_rate);
-    for (entry, answer) in entries.iter_mut().zip(ask_all(questions)) {
-        entry.complete(answer, &processes);
+/// How often servers are asked before `/proc` is walked again, which costs more.
+const ASKED_MAX: u32 = 5;
+
+/// The mounts and shares that were found, to be asked again and again.
+#[derive(Default)]
+struct Found {
+    processes: Processes,
+    known: Vec<(Entry, Question)>,
+    asked: u32,
+    /// How many have answered.
+    serving: usize,
+}
+
+impl Found {
+    /// All mounts and shares, as they are now; new ones a little later.
+    fn entries(&mut self, with_rate: bool) -> Vec<Entry> {
+        if self.asked % ASKED_MAX == 0 {
+            self.processes = Processes::read();
+            self.known = known(&self.processes);
+        }
+        let (mut entries, mut questions): (Vec<_>, Vec<_>) = self.known.iter().cloned().unzip();
+        questions.iter_mut().for_each(|it| it.with_rate = with_rate);
+        for (entry, answer) in entries.iter_mut().zip(ask_all(questions)) {
+            entry.complete(answer, &self.processes);
+        }
+        // What another program has called a mount of ours, or of which only a socket is left.
+        entries.retain(Entry::is_there);
+        add_unasked_shares(&mut entries, &self.processes);
+        entries.sort_by(|one, other| one.place.cmp(&other.place));
+        let serving = entries.iter().filter(|it| it.statistics.is_some()).count();
+        // One that has ended is looked for at once.
+        self.asked = match serving == self.serving || self.asked == 0 {
+            true => self.asked + 1,
+            false => 0,
+        };
+        self.serving = serving;
+        entries
     }
-    // What another program has called a mount of ours, or of which only a socket is left.
-    entries.retain(Entry::is_there);
-    add_unasked_shares(&mut entries, &processes);
-    entries.sort_by(|one, other| one.place.cmp(&other.place));
-    entries
 }
 
 /// What there is without asking, and what to ask each.
-fn known(processes: &Processes, with_rate: bool) -> (Vec<Entry>, Vec<Question>) {
+fn known(processes: &Processes) -> Vec<(Entry, Question)> {
     let own = rustix::process::geteuid().as_raw();
     let mounts = mounted(processes).into_iter().filter_map(|it| {
         let user = it.mount.user?;
@@ -109,7 +136,7 @@ fn known(processes: &Processes, with_rate: bool) -> (Vec<Entry>, Vec<Question>) 
         let question = Question {
             control,
             mounted,
-            with_rate,
+            ..Question::default()
         };
         Some((
             Entry::of_mount(it.mount, user, it.is_here, it.elsewhere),
@@ -121,12 +148,11 @@ fn known(processes: &Processes, with_rate: bool) -> (Vec<Entry>, Vec<Question>) 
         let control = Some((socket, user));
         let question = Question {
             control,
-            with_rate,
             ..Question::default()
         };
         (entry, question)
     });
-    mounts.chain(shares).unzip()
+    mounts.chain(shares).collect()
 }
 
 /// The FUSE file systems of all mount namespaces, by their first mount: in this one, if there is one.

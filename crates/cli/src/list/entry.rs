@@ -36,7 +36,7 @@ pub(super) enum State {
 }
 
 /// Another mount namespace that it is mounted in.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Elsewhere {
     path: String,
     /// How many processes are in it.
@@ -57,7 +57,7 @@ impl Elsewhere {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Entry {
     pub(super) kind: Kind,
     /// Mount point, or socket.

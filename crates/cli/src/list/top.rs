@@ -1,6 +1,6 @@
 //! `thrufs top`: what mounts and shares do, by the figures that their servers count anyway. Servers know nothing of it.
 
-use super::entries;
+use super::Found;
 use super::entry::{Entry, each};
 use super::table::{Column, aligned, state};
 use crate::control::protocol::escape;
@@ -62,10 +62,11 @@ pub(crate) fn top(arguments: TopArguments) -> Result<(), StartupError> {
     };
     let places = arguments.paths.iter().map(absolute);
     let places: Vec<String> = places.collect::<Result<_, StartupError>>()?;
-    let mut before = Sample::take(&places);
+    let mut found = Found::default();
+    let mut before = Sample::take(&mut found, &places);
     std::thread::sleep(FIRST_INTERVAL);
     screen::refresh(arguments.interval, |columns| {
-        let now = Sample::take(&places);
+        let now = Sample::take(&mut found, &places);
         let text = now.since(&before, columns);
         before = now;
         text
@@ -162,10 +163,10 @@ struct Sample {
 
 impl Sample {
     /// Of these places, or of all.
-    fn take(places: &[String]) -> Sample {
+    fn take(found: &mut Found, places: &[String]) -> Sample {
         let is_wanted = |entry: &Entry| places.is_empty() || places.contains(&entry.place);
         let at = Instant::now();
-        let entries = entries(false).into_iter().filter(is_wanted);
+        let entries = found.entries(false).into_iter().filter(is_wanted);
         let all = entries.map(|entry| {
             let mut counted = Operations::new();
             let machines = entry.statistics.as_ref().map_or(&[][..], each).iter();
