@@ -24,7 +24,7 @@
 //! | `listening`, `systemd` | Unix sockets; readiness notification |
 //! | `task`, `waiting` | blocking calls and poll(2) with deadlines |
 //! | `mounting`, `mount_table` | mounting and unmounting |
-//! | `confinement`, `log`, `error`, `output` | confinement of the worker; log, errors, standard output |
+//! | `confinement`, `log`, `error`, `output`, `screen` | confinement of the worker; log, errors, standard output |
 //!
 //! ```text
 //! thrufs mount ──starts──► supervisor ──starts──► worker
@@ -72,6 +72,7 @@ mod policy_file;
 mod process;
 mod remount;
 mod run;
+mod screen;
 mod share;
 mod source;
 mod strongbox;

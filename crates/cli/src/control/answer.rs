@@ -117,6 +117,10 @@ fn operation(counts: &OperationCounts) -> Value {
         let within = buckets.filter(|(to, _)| to.as_nanos() <= u128::from(end));
         (end, within.map(|(_, count)| count).sum())
     };
+    let buckets = counts.latencies.buckets();
+    let buckets: Vec<_> = buckets
+        .map(|(to, count)| (to.as_nanos() as u64, count))
+        .collect();
     let by_errno: Map<String, Value> = counts
         .errors_by_errno()
         .map(|(name, count)| (name, count.into()))
@@ -127,6 +131,7 @@ fn operation(counts: &OperationCounts) -> Value {
         "errors": counts.errors,
         "errors_by_errno": by_errno,
         "bytes": counts.bytes,
+        "buckets_ns": buckets,
         "below_ns": LATENCY_ENDS_NS.map(below) as [(u64, u64); _],
     })
 }

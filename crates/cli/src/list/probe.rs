@@ -22,7 +22,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
 const SAMPLING: Duration = Duration::from_millis(500);
 
 /// What is asked.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Question {
     /// A control socket, and its user.
     pub(super) control: Option<(PathBuf, u32)>,

@@ -2,7 +2,8 @@
 
 use crate::ground::prelude::*;
 use crate::ground::share::Place;
-use crate::ground::unmount_by_command;
+use crate::ground::{terminal, unmount_by_command};
+use rustix::termios::{Winsize, tcsetwinsize};
 use std::net::TcpStream;
 
 const HIDES: &str = "[[rule]]\npath = 'file'\naction = 'hide'\n";
@@ -198,7 +199,7 @@ fn metrics_are_served_whoever_is_silent_and_by_the_next_worker() {
 
     let worker = ground.process("--worker");
     kill_process(worker, Signal::KILL).unwrap();
-    // Who connects meanwhile waits for the next worker, whose figures begin anew.
+    // Who connects meanwhile waits for the next worker, which may have had no request yet.
     requests(&exchanged(connected(&address), SCRAPE));
     assert_ne!(ground.process("--worker"), worker);
     drop((silent, slow, deaf));
@@ -226,4 +227,108 @@ fn metrics_of_shares_are_at_a_socket_and_other_addresses_are_refused() {
         let mut command = place.command(&format!("metrics={address}"));
         fails(&run(command.stderr(Stdio::piped())), 2, why);
     }
+}
+
+/// Calls this while a program asks a mount again and again.
+fn while_asked(ground: &Ground, call: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = thrufs_testing::StopAll(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                let _ = fs::read(ground.mnt.join("file"));
+                let _ = fs::metadata(ground.mnt.join("missing"));
+            }
+        });
+        call();
+    });
+}
+
+#[test]
+fn top_shows_rates_latencies_and_levels_of_each_operation_once() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&["--cache=never", "--nopassthrough"]));
+    // The path is shortened.
+    let place = ground.mnt.to_str().unwrap();
+    let end = &place[place.len() - 4..];
+    let open = File::open(ground.mnt.join("file")).unwrap();
+    while_asked(&ground, || {
+        let text = stdout(&thrufs!("top", &ground.mnt));
+        let (targets, operations) = text.split_once("\n\n").unwrap();
+        let cells = |line: &str| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let targets: Vec<_> = targets.lines().map(cells).collect();
+        assert_eq!(targets.len(), 2, "{text}");
+        assert!(
+            targets[1][0].ends_with(end) && targets[1][1] == "serving",
+            "{text}"
+        );
+        let number = |cell: &str| cell.parse::<u64>().expect(&text);
+        assert!(number(&targets[1][2]) > 10, "{text}");
+        assert!(
+            targets[1][4].ends_with('s') && targets[1][5].ends_with('s'),
+            "{text}"
+        );
+        assert!(
+            number(&targets[1][7]) >= 2 && number(&targets[1][8]) >= 1,
+            "{text}"
+        );
+        let operations: Vec<_> = operations.lines().map(cells).collect();
+        let of = |name: &str| operations.iter().find(|it| it[1] == name).expect(&text);
+        assert!(number(&of("READ")[2]) > 0 && of("READ")[3] != "0", "{text}");
+        let lookups = of("LOOKUP");
+        assert!(number(&lookups[6]) > 0 && lookups[3] == "0", "{text}");
+    });
+    drop(open);
+    fails(&thrufs!("top", ground.path().join("missing")), 1, "missing");
+    fails(&thrufs!("top", "--interval=0"), 2, "from 0.1 on");
+    unmount_by_command(&ground.mnt);
+}
+
+#[test]
+fn tables_are_drawn_in_place_again_within_the_terminal() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&["--cache=never", "--nopassthrough"]));
+    let end = ground.path().to_str().unwrap();
+    let end = format!("{}/mnt", &end[end.len() - 4..]);
+    for arguments in [&["top", "--interval=0.1"][..], &["list", "--watch=0.1"]] {
+        let (mut controller, end_of_program) = terminal();
+        let size = Winsize {
+            ws_row: 12,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&controller, size).unwrap();
+        let mut command = Command::new(THRUFS);
+        command.args(arguments).env("TERM", "vt100");
+        let mut program = command.stdout(end_of_program).spawn().unwrap();
+        drop(command);
+        let mut said = String::new();
+        wait_for("two screens", || {
+            let mut bytes = [0; 4096];
+            let length = controller.read(&mut bytes).unwrap();
+            said += &String::from_utf8_lossy(&bytes[..length]);
+            said.matches("\x1b[J").count() >= 2
+        });
+        program.kill().unwrap();
+        program.wait().unwrap();
+        assert!(said.starts_with("\x1b[2J\x1b[H"), "{said:?}");
+        let screens = said.split("\x1b[J").take(2);
+        for screen in screens {
+            let lines: Vec<&str> = screen.split("\x1b[K\r\n").collect();
+            assert!(lines.len() <= 12, "{said:?}");
+            let plain = |line: &&str| line.rsplit("\x1b[H").next().unwrap().chars().count();
+            assert!(lines.iter().all(|line| plain(line) <= 80), "{said:?}");
+        }
+        // Unless there are more than fit.
+        assert!(
+            said.contains(&end) || said.matches("K\r\n").count() > 20,
+            "{said:?}"
+        );
+    }
+    unmount_by_command(&ground.mnt);
 }
