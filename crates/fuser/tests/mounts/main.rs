@@ -10,7 +10,7 @@ mod files;
 
 use files::{DROPPED, Files, LATE, PANICS, State, threads};
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL, spawn_mount2};
-use ground::{can_mount, is_mounted};
+use ground::{can_mount, has_ring, is_mounted};
 use rustix::event::{PollFd, PollFlags};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -256,6 +256,24 @@ fn a_lookup_is_taken_back() {
         wait_until("it is forgotten", || {
             *files.0.forgotten.lock().unwrap() == 1
         });
+    });
+}
+
+#[test]
+fn requests_come_by_io_uring() {
+    if !has_ring() {
+        return;
+    }
+    let rings = || {
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        let targets = descriptors.filter_map(|it| fs::read_link(it.unwrap().path()).ok());
+        targets
+            .filter(|it| it == Path::new("anon_inode:[io_uring]"))
+            .count()
+    };
+    each(&["plain"], |_, mounted| {
+        assert_eq!(fs::read(mounted.path("plain")).unwrap(), b"content");
+        assert!(rings() > 0, "of this test or of one beside it");
     });
 }
 
