@@ -123,7 +123,11 @@ pub use thrufs_abi::layout;
 pub use thrufs_abi::layout::Attr;
 pub use thrufs_abi::opcode::Repeat;
 pub use thrufs_abi::{
-    BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
-    Unique,
+    BackingId, BadName, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode,
+    OpenReplyFlags, Unique,
 };
 pub use window::{MapArgs, MappedFile, WindowChange, WindowCoverage, WindowReply};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

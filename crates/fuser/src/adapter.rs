@@ -424,3 +424,44 @@ impl<FS: Filesystem> FileSystem for Adapter<FS> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    struct Forgets(Sender<u64>);
+
+    impl Filesystem for Forgets {
+        fn forget(&self, _: &Request, ino: INodeNo, _: u64) {
+            self.0.send(ino.0).unwrap();
+        }
+    }
+
+    /// As when the kernel does not take an answer that a method gives to another request.
+    #[test]
+    fn a_forget_within_a_method_does_not_wait_for_it() {
+        let (sender, forgotten) = channel();
+        let adapter = Adapter(Shared::new(Forgets(sender), SessionACL::Owner, None));
+        adapter.0.call(|_| {
+            adapter.forget(NodeId(7), 1);
+            assert!(forgotten.try_recv().is_err(), "not while the method runs");
+        });
+        assert_eq!(forgotten.recv(), Ok(7));
+        adapter.forget(NodeId(8), 1);
+        assert_eq!(forgotten.try_recv(), Ok(8), "at once, otherwise");
+    }
+
+    #[test]
+    fn root_and_the_owner_may_ask_and_others_may_not() {
+        let (sender, _) = channel();
+        let shared = Shared::new(Forgets(sender), SessionACL::RootAndOwner, None);
+        let owner = rustix::process::geteuid().as_raw();
+        assert_eq!(shared.may_ask(&Context::of(owner, 0)), Ok(()));
+        assert_eq!(shared.may_ask(&Context::of(0, 0)), Ok(()));
+        assert_eq!(
+            shared.may_ask(&Context::of(owner + 1, 0)),
+            Err(Errno::EACCES)
+        );
+    }
+}

@@ -8,7 +8,7 @@ use fuser::{
 use std::ffi::OsStr;
 use std::io;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub const VALID: Duration = Duration::from_secs(3600);
@@ -17,6 +17,8 @@ pub const VALID: Duration = Duration::from_secs(3600);
 pub const LATE: &str = "late";
 pub const DROPPED: &str = "dropped";
 pub const PANICS: &str = "panics";
+/// Reads of this name count how many run at once, and wait for each other if there is a barrier.
+pub const COUNTED: &str = "counted";
 
 #[derive(Clone, Default)]
 pub struct Files(pub Arc<State>);
@@ -31,6 +33,9 @@ pub struct State {
     pub forgotten: Mutex<u64>,
     pub destroyed: Mutex<bool>,
     pub polled: Mutex<Option<PollNotifier>>,
+    /// Reads that run, and the most that ever did.
+    pub running: Mutex<(usize, usize)>,
+    pub meet: Mutex<Option<Arc<Barrier>>>,
 }
 
 impl Files {
@@ -133,6 +138,17 @@ impl Filesystem for Files {
         reply: ReplyData,
     ) {
         assert_eq!(fh.0, ino.0 + 100);
+        if self.with_data(ino, |name, _| name == COUNTED) {
+            {
+                let mut running = self.0.running.lock().unwrap();
+                running.0 += 1;
+                running.1 = running.1.max(running.0);
+            }
+            let meet = self.0.meet.lock().unwrap().clone();
+            meet.map(|barrier| barrier.wait());
+            std::thread::yield_now();
+            self.0.running.lock().unwrap().0 -= 1;
+        }
         self.with_data(ino, |name, data| match name {
             LATE => self.0.late.lock().unwrap().as_ref().unwrap().send(reply).unwrap(),
             DROPPED => drop(reply),

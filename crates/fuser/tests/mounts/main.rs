@@ -8,16 +8,16 @@ mod ground;
 #[rustfmt::skip]
 mod files;
 
-use files::{DROPPED, Files, LATE, PANICS, State, threads};
+use files::{COUNTED, DROPPED, Files, LATE, PANICS, State, threads};
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL, spawn_mount2};
-use ground::{can_mount, is_mounted};
+use ground::{can_mount, has_ring, is_mounted};
 use rustix::event::{PollFd, PollFlags};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, UNIX_EPOCH};
 use thrufs_testing::wait_until;
 
@@ -166,6 +166,38 @@ fn another_thread_answers_later() {
     });
 }
 
+/// Reads the counted file by two threads, past the page cache; returns how many methods ran at once.
+fn read_by_two(config: &Config, meet: Option<Barrier>) -> Option<usize> {
+    let files = Files::with(&[COUNTED]);
+    *files.0.meet.lock().unwrap() = meet.map(Arc::new);
+    let mounted = Mounted::new(&files, config)?;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut open = File::options();
+                let file = open
+                    .read(true)
+                    .custom_flags(libc::O_DIRECT)
+                    .open(mounted.path(COUNTED))
+                    .unwrap();
+                for _ in 0..50 {
+                    assert_eq!(file.read_at(&mut [0; 4096], 0).unwrap(), 7);
+                }
+            });
+        }
+    });
+    Some(files.0.running.lock().unwrap().1)
+}
+
+#[test]
+fn one_thread_calls_one_method_at_a_time_and_several_do_not() {
+    if let Some(most) = read_by_two(&Config::default(), None) {
+        assert_eq!(most, 1);
+        // Each read waits for the other.
+        assert_eq!(read_by_two(&threads(4), Some(Barrier::new(2))), Some(2));
+    }
+}
+
 #[test]
 fn a_dropped_request_and_a_panic_cost_one_eio() {
     each(&[DROPPED, PANICS, "plain"], |_, mounted| {
@@ -256,6 +288,24 @@ fn a_lookup_is_taken_back() {
         wait_until("it is forgotten", || {
             *files.0.forgotten.lock().unwrap() == 1
         });
+    });
+}
+
+#[test]
+fn requests_come_by_io_uring() {
+    if !has_ring() {
+        return;
+    }
+    let rings = || {
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        let targets = descriptors.filter_map(|it| fs::read_link(it.unwrap().path()).ok());
+        targets
+            .filter(|it| it == Path::new("anon_inode:[io_uring]"))
+            .count()
+    };
+    each(&["plain"], |_, mounted| {
+        assert_eq!(fs::read(mounted.path("plain")).unwrap(), b"content");
+        assert!(rings() > 0, "of this test or of one beside it");
     });
 }
 
