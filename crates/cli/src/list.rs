@@ -95,7 +95,7 @@ struct Found {
 impl Found {
     /// All mounts and shares, as they are now; new ones a little later.
     fn entries(&mut self, with_rate: bool) -> Vec<Entry> {
-        if self.asked % ASKED_MAX == 0 {
+        if self.asked.is_multiple_of(ASKED_MAX) {
             self.processes = Processes::read();
             self.known = known(&self.processes);
         }
