@@ -17,7 +17,7 @@ mod processes;
 mod table;
 pub(crate) mod top;
 
-use crate::control::socket::{file_name, find, of_shares};
+use crate::control::socket::{file_name, find, may_hang, of_shares};
 use crate::error::StartupError;
 use crate::mount_table::{FuseFileSystem, Mount, on_top_at};
 use crate::output::{print, print_json};
@@ -132,7 +132,8 @@ fn known(processes: &Processes) -> Vec<(Entry, Question)> {
         // A server that is there could leave it without an answer.
         let mounted = (it.is_here && it.is_on_top && user == own && !is_held)
             .then(|| (it.mount.path.clone(), it.mount.id));
-        let control = Some((find(user, &file_name(it.mount.device)), user));
+        let control = find(user, &file_name(it.mount.device));
+        let control = (!may_hang(&control)).then_some((control, user));
         let question = Question {
             control,
             mounted,
