@@ -28,18 +28,16 @@ PROGRAMS=(
 } >"$WORK/pinned/Cargo.toml"
 : >"$WORK/pinned/src/lib.rs"
 cd "$WORK/pinned"
-if ! cargo fetch --quiet --target "$(rustc --print host-tuple)" && ! cargo fetch --quiet --offline; then
+host=$(rustc --print host-tuple)
+if ! cargo fetch --quiet --target "$host"; then
     skipped programs "crates.io is not reachable"
     exit 0
 fi
-unpacked() {
-    cargo metadata --format-version 1 --offline --filter-platform "$(rustc --print host-tuple)" |
-        grep -o "\"manifest_path\":\"[^\"]*/$1-$2/Cargo.toml\"" | head -n 1 | cut -d '"' -f 4
-}
+cargo metadata --format-version 1 --offline --filter-platform "$host" >"$WORK/metadata"
 
 for program in "${PROGRAMS[@]}"; do
     read -r name version crate written arguments <<<"$program"
-    manifest=$(unpacked "$name" "$version")
+    manifest=$(grep -o "\"manifest_path\":\"[^\"]*/$name-$version/Cargo.toml\"" "$WORK/metadata" | cut -d '"' -f 4)
     [[ -f $manifest ]] || fail "cargo has not unpacked $name $version"
     # At the same place in each run, so that nothing is built again.
     copy=$KEPT/$name

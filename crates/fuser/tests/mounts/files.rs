@@ -31,6 +31,7 @@ pub struct State {
     pub late: Mutex<Option<Sender<ReplyData>>>,
     pub refuses: bool,
     pub forgotten: Mutex<u64>,
+    pub listings: Mutex<u64>,
     pub destroyed: Mutex<bool>,
     pub polled: Mutex<Option<PollNotifier>>,
     /// Reads that run, and the most that ever did.
@@ -173,6 +174,7 @@ impl Filesystem for Files {
     }
 
     fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        *self.0.listings.lock().unwrap() += 1;
         let files = self.0.files.lock().unwrap();
         for (place, (name, _)) in files.iter().enumerate().skip(offset as usize) {
             let place = place as u64;

@@ -105,12 +105,14 @@ fn a_long_directory_is_listed_once() {
         .map(|number| format!("a name of a file, {number}"))
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    each(&names, |_, mounted| {
+    each(&names, |files, mounted| {
         let listed = fs::read_dir(mounted.directory.path()).unwrap();
         let listed: Vec<String> = listed
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         assert_eq!(listed, names);
+        let listings = *files.0.listings.lock().unwrap();
+        assert!((3..200).contains(&listings), "{listings}");
     });
 }
 
