@@ -49,7 +49,7 @@ pub(crate) use io::sync;
 pub(crate) use left_open::LeftOpen;
 pub(crate) use lock_owners::{OwnerCharges, OwnerFile};
 pub(crate) use open::{Opening, access, access_name, lower_flags};
-pub(crate) use open_directory::{Listing, OpenDirectory};
+pub(crate) use open_directory::OpenDirectory;
 pub(crate) use open_file::{NewOpenFile, OpenFile, lock_kind, lock_number};
 pub(crate) use privileges::SET_IDS;
 pub(crate) use suspended::RANGES_MAX;

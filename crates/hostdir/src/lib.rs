@@ -38,6 +38,7 @@ mod filter;
 mod follow;
 mod host;
 mod identity;
+mod ids;
 mod judge;
 mod ledger;
 mod printable;

@@ -19,9 +19,11 @@
 //! file system, and the sender of a state chooses them. An operator who does not trust the carrier of
 //! states (a machine's manager, commonly) leaves [`Migration::accept_handles`](crate::Migration::accept_handles) off.
 
-mod format;
+mod find;
+mod order;
 mod paths;
 mod rebuild;
 mod recover;
 mod restore;
 mod save;
+mod stream;

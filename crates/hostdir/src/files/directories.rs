@@ -3,12 +3,12 @@
 //! ([`listings`](crate::files::listings)). Hidden names are left out here.
 
 use super::Files;
-use super::open_directory::{Listing, OpenDirectory, Stream};
+use super::open_directory::{OpenDirectory, Stream};
 use super::versions::is_settled;
 use crate::config::CacheMode;
 use crate::follow::PendingLookup;
 use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
-use crate::ledger::{FileNote, OpenerIds};
+use crate::ledger::{FileNote, Listing, OpenerIds};
 use crate::stat::{content_version, stat_open};
 use crate::tree::Inode;
 use rustix::fs::Statx;

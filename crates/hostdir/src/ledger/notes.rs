@@ -10,8 +10,9 @@ use super::records::{
 };
 use super::table::Table;
 use super::tellings::Tellings;
-use super::words::{HandleWord, NodeWord, OwnerWord, join};
+use super::words::join;
 use crate::identity::Identity;
+use crate::ids::{HandleWord, NodeWord, OwnerWord};
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::ops::Range;
@@ -135,7 +136,7 @@ impl Notes {
                 let noted = self
                     .place(index, which)
                     .filter(|_| now & PLACES[which] != 0);
-                noted.is_some_and(|(parent, name)| (parent, name.as_c_str()) == place)
+                noted.is_some_and(|it| (it.directory, &*it.name) == (place.0, place.1.to_bytes()))
             });
             match there {
                 Some(which) => wanted |= PLACES[which],

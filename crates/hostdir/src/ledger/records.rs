@@ -1,7 +1,7 @@
 //! The records of each table, and where the tables are in the memory.
 
 use crate::chunks::Chunks;
-use std::ffi::CString;
+use crate::identity::{KnownName, NAME_BYTES_MAX};
 use std::marker::PhantomData;
 use thrufs_abi::NodeId;
 use thrufs_sys::shared_memory::records::{Bytes, Shared, SharedRecords, Stated, Word};
@@ -89,12 +89,10 @@ shared_records! {
     }
 }
 
-pub(super) const NAME_MAX: usize = 255;
-
 impl Name {
     /// `None` for a name that is too long.
     pub(super) fn put(&self, directory: NodeId, name: &[u8]) -> Option<()> {
-        if name.len() > NAME_MAX {
+        if name.len() > NAME_BYTES_MAX {
             return None;
         }
         self.directory.store(directory.0);
@@ -102,10 +100,10 @@ impl Name {
         self.name.put(name)
     }
 
-    pub(super) fn get(&self) -> Option<(NodeId, CString)> {
-        let length = Some(self.length.load()).filter(|&it| it <= NAME_MAX as u64)?;
-        let name = CString::new(self.name.get(length)?).ok()?;
-        Some((NodeId(self.directory.load()), name))
+    pub(super) fn get(&self) -> Option<KnownName> {
+        let length = Some(self.length.load()).filter(|&it| it <= NAME_BYTES_MAX as u64)?;
+        let (directory, name) = (NodeId(self.directory.load()), self.name.get(length)?);
+        (!name.contains(&0)).then(|| KnownName::new(directory, &name))
     }
 }
 

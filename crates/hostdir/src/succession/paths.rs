@@ -1,8 +1,8 @@
-//! Migration, both sides: from a path to an inode, component by component and never out of the served tree;
-//! and from an inode to a path that leads to it.
+//! Migration, sending side: from an inode to a path that leads to it, component by component and never out of the
+//! served tree.
 
 use crate::host::Host;
-use crate::identity::Identity;
+use crate::identity::{Identity, KnownName};
 use crate::tree::{Inode, LowerMount, component_of, opened_identity};
 use rustix::fs::{Dir, Statx};
 use std::collections::HashMap;
@@ -13,40 +13,36 @@ use thrufs_abi::NodeId;
 use thrufs_sys::proc_fd;
 
 const DEPTH_MAX: usize = 4096;
+const PATH_BYTES_MAX: usize = u16::MAX as usize;
 
 /// A directory of a path, or its last component.
-pub(super) struct Level {
+struct Level {
     name: Vec<u8>,
-    pub(super) fd: OwnedFd,
-    pub(super) stat: Statx,
-    pub(super) mount: Arc<LowerMount>,
+    fd: OwnedFd,
+    stat: Statx,
+    mount: Arc<LowerMount>,
 }
 
 impl Level {
-    pub(super) fn identity(&self) -> Result<Identity> {
+    fn identity(&self) -> Result<Identity> {
         opened_identity(&self.mount, &self.fd, &self.stat)
     }
 }
 
 /// Walks paths one after the other, each from its common prefix with the one before.
-pub(super) struct Walker<'a> {
+struct Walker<'a> {
     host: &'a Host,
     levels: Vec<Level>,
-    /// The indices of mounts by their paths, if unknown submounts are to be entered.
-    numbers: Option<&'a HashMap<Vec<u8>, u32>>,
 }
 
 impl<'a> Walker<'a> {
-    pub(super) fn new(host: &'a Host, numbers: Option<&'a HashMap<Vec<u8>, u32>>) -> Walker<'a> {
-        Walker {
-            host,
-            levels: Vec::new(),
-            numbers,
-        }
+    fn new(host: &'a Host) -> Walker<'a> {
+        let levels = Vec::new();
+        Walker { host, levels }
     }
 
     /// What a path beneath the root leads to. Symbolic links are not followed.
-    pub(super) fn go(&mut self, path: &[u8]) -> Result<&Level> {
+    fn go(&mut self, path: &[u8]) -> Result<&Level> {
         let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
         if names.len() > DEPTH_MAX {
             return Err(Errno::ELOOP);
@@ -78,21 +74,8 @@ impl<'a> Walker<'a> {
         let id = stat.stx_mnt_id;
         let mount = if id == parent_mount.id {
             Arc::clone(parent_mount)
-        } else if let Some(known) = host.tree.mounts.known(id) {
-            known
         } else {
-            let numbers = self.numbers.ok_or(Errno::EXDEV)?;
-            let parent = match self.levels.last() {
-                Some(level) => host.tree.nodes.find(&level.identity()?),
-                None => Some(Arc::clone(&host.tree.root)),
-            };
-            let parent = parent.ok_or(Errno::ESTALE)?;
-            let names = self.levels.iter().map(|level| level.name.as_slice());
-            let path = names.chain([name]).collect::<Vec<_>>().join(&b'/');
-            let number = numbers.get(&path).copied();
-            host.tree
-                .mounts
-                .enter_as(id, &parent, parent_fd, &component, number)?
+            host.tree.mounts.known(id).ok_or(Errno::EXDEV)?
         };
         Ok(Level {
             name: name.to_vec(),
@@ -111,6 +94,58 @@ pub(super) fn child(directory: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
+/// The directories that the client knows, by their paths.
+pub(super) struct Directories<'a> {
+    host: &'a Host,
+    known: HashMap<Vec<u8>, NodeId>,
+    /// Those that it did not know, and where they are.
+    pub(super) looked_up: Vec<(Arc<Inode>, KnownName)>,
+}
+
+impl<'a> Directories<'a> {
+    pub(super) fn new(host: &'a Host) -> Directories<'a> {
+        Directories {
+            host,
+            known: HashMap::new(),
+            looked_up: Vec::new(),
+        }
+    }
+
+    pub(super) fn insert(&mut self, path: &[u8], node: NodeId) {
+        self.known.insert(path.to_vec(), node);
+    }
+
+    /// The directory and the name of a path. A directory that the client does not know is looked up for it, and stays
+    /// until the session ends.
+    pub(super) fn place_of(&mut self, path: &[u8]) -> Option<KnownName> {
+        let (mut node, mut start) = (NodeId::ROOT, 0);
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        for (end, _) in slashes {
+            node = match self.known.get(&path[..end]) {
+                Some(known) => *known,
+                None => self.look_up(&path[..end], KnownName::new(node, &path[start..end]))?,
+            };
+            start = end + 1;
+        }
+        Some(KnownName::new(node, &path[start..]))
+    }
+
+    fn look_up(&mut self, path: &[u8], place: KnownName) -> Option<NodeId> {
+        let tree = &self.host.tree;
+        let parent = tree.nodes.get(place.directory).ok()?;
+        let name = component_of(&place.name).ok()?;
+        let (inode, _) = tree.lookup_name(&parent, &name).ok()?;
+        let node = inode.node();
+        self.insert(path, node);
+        match inode.lookups() {
+            1 => self.looked_up.push((inode, place)),
+            // Known by another path.
+            _ => tree.forget(node, 1),
+        }
+        Some(node)
+    }
+}
+
 pub(super) struct Finder<'a> {
     host: &'a Host,
     /// The target of the root descriptor's link in /proc.
@@ -125,15 +160,15 @@ impl<'a> Finder<'a> {
         Finder {
             host,
             root,
-            walker: Walker::new(host, None),
+            walker: Walker::new(host),
         }
     }
 
     /// The probable path of an inode from the root, by what is known of it. `None` for a path that is too
-    /// long for the format.
+    /// long.
     pub(super) fn guess(&self, inode: &Arc<Inode>) -> Option<Vec<u8>> {
         let guessed = self.guess_any(inode);
-        guessed.filter(|path| path.len() + 256 <= super::format::PATH_BYTES_MAX)
+        guessed.filter(|path| path.len() + 256 <= PATH_BYTES_MAX)
     }
 
     fn guess_any(&self, inode: &Arc<Inode>) -> Option<Vec<u8>> {
@@ -193,7 +228,7 @@ impl<'a> Finder<'a> {
             };
             for name in names {
                 let path = child(&directory, &name);
-                if path.len() > super::format::PATH_BYTES_MAX {
+                if path.len() > PATH_BYTES_MAX {
                     continue;
                 }
                 let Ok(level) = self.walker.go(&path) else {

@@ -1,16 +1,15 @@
 //! Migration, sending side: writes the state of a session, in the order in which it can be found again.
 //! Locks are released once the state is written (`files::suspended_locks`); nothing else here changes.
 
-use super::format::{
-    self, File, Handle, Header, NAMES_OF_NODE_MAX, Name, Node, Paths, Saved, Writer, invalid,
-};
-use super::paths::{Finder, child};
+use super::order::in_order;
+use super::paths::{Directories, Finder, child};
+use super::stream::{Header, NAMES_OF_NODE_MAX, NodeName, Saved, Writer, invalid};
 use crate::config::MigrationMode;
 use crate::files::lock_number;
 use crate::host::Host;
-use crate::identity::KnownName;
-use crate::ledger::FileNote;
-use crate::tree::Inode;
+use crate::identity::{Identity, KnownName};
+use crate::ledger::{FileNote, MountRecords, NodeRecord, OpenRecord};
+use crate::tree::{Inode, Tree};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -37,13 +36,13 @@ impl Host {
     pub(crate) fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
         self.files.have_locks();
         let mut finder = Finder::new(self);
-        let nodes = self.locate_all(&mut finder);
-        let mounts = self.locate_mounts(&mut finder);
+        let located = self.locate_all(&mut finder);
+        let (nodes, mounts) = self.records(&finder, &located);
         let held = self.files.held_locks().map_err(|error| {
             io::Error::other(format!("cannot read the locks that clients hold: {error}"))
         })?;
         let names = match self.judge.has_policy() {
-            true => names_of(&nodes)?,
+            true => names_of(&nodes, &self.tree)?,
             false => Vec::new(),
         };
         let files: Vec<_> = self.files.files.iter().collect();
@@ -66,40 +65,42 @@ impl Host {
             counts: counts.map(|count| count.try_into().unwrap_or(u32::MAX)),
         };
         header.check()?;
-        let (mut writer, mut paths) = (Writer::new(sink), Paths::default());
+        let mut writer = Writer::new(sink);
         writer.write(&Saved::V1(header))?;
-        for (number, path) in &mounts {
-            writer.write(&(*number, paths.write(path)))?;
+        for mount in &mounts {
+            writer.write(&mount)?;
         }
-        for located in &nodes {
-            self.write_node(&mut writer, &mut paths, located)?;
-        }
-        for (node, name) in &names {
-            writer.write(&Name {
-                node: node.0,
-                directory: name.directory.0,
-                name: &name.name,
-            })?;
+        in_order(nodes, &mounts, |record| writer.write(&record))?;
+        for name in &names {
+            writer.write(name)?;
         }
         for (handle, file) in files {
             let handle = FileHandle(handle);
-            writer.write(&File {
-                note: FileNote {
+            writer.write(&OpenRecord {
+                flock: file.flock().map_or(0, lock_number),
+                is_open: file.has_lower(),
+                ..open(FileNote {
                     handle,
                     node: file.node(),
                     flags: file.flags(),
                     route: self.files.route_of(file.guard(), handle),
                     opener: file.opener(),
                     backing: None,
-                },
-                flock: file.flock().map_or(0, lock_number),
-                is_open: file.has_lower(),
+                })
             })?;
         }
         for (handle, directory) in directories {
-            let (node, opener) = (directory.node().0, directory.opener());
-            let whole = self.files.listing(&directory);
-            writer.write(&(handle, node, opener, whole))?;
+            writer.write(&OpenRecord {
+                listing: Some(self.files.listing(&directory)),
+                ..open(FileNote {
+                    handle: FileHandle(handle),
+                    node: directory.node(),
+                    flags: 0,
+                    route: None,
+                    opener: directory.opener(),
+                    backing: None,
+                })
+            })?;
         }
         for (owner, ranges) in &held {
             writer.write(&(owner.note(), ranges.len() as u32))?;
@@ -128,7 +129,7 @@ impl Host {
                         Way::Handle(inode.identity().mount())
                     }
                 } else {
-                    finder.guess(&inode).map_or(Way::None, Way::Path)
+                    self.path_of(finder, &inode).map_or(Way::None, Way::Path)
                 };
                 Located { inode, way }
             })
@@ -139,10 +140,6 @@ impl Host {
         if migration.confirm_paths {
             all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
             confirm(finder, &mut all);
-        }
-        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
-        if self.judge.has_policy() {
-            self.keep_to_known_directories(finder, &mut all);
         }
         let directories = self.files.directories.iter();
         let open: HashSet<NodeId> = directories.map(|(_, open)| open.node()).collect();
@@ -155,45 +152,23 @@ impl Host {
         if lost > 0 {
             tracing::warn!(lost, "files that a client has looked up have no path");
         }
+        all.retain(|located| located.way != Way::Gone);
         all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
         all
     }
 
-    /// Under a policy, a receiver takes nodes only in directories that the client knows, and those before. The path
-    /// of another link, or one since a rename on the host, may be in another directory.
-    fn keep_to_known_directories(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
-        let mut directories = HashSet::from([Vec::new()]);
-        for located in all {
-            let Way::Path(path) = &located.way else {
-                break;
-            };
-            let inode = &located.inode;
-            if !directories.contains(directory_of(path)) {
-                let known = self.known_paths(finder, inode).into_iter().find(|path| {
-                    directories.contains(directory_of(path)) && finder.leads_to(path, inode)
-                });
-                located.way = match known {
-                    Some(path) => Way::Path(path),
-                    None if inode.uses.is_open() => Way::None,
-                    None => Way::Gone,
-                };
-            }
-            if let Way::Path(path) = &located.way
-                && inode.is_directory()
+    /// The probable path of an inode; if rules decide by its names, that of one that the client knows.
+    fn path_of(&self, finder: &mut Finder<'_>, inode: &Arc<Inode>) -> Option<Vec<u8>> {
+        for name in inode.names.all() {
+            if let Ok(directory) = self.tree.nodes.get(name.directory)
+                && let Some(directory) = finder.guess(&directory)
+                && let path = child(&directory, &name.name)
+                && finder.leads_to(&path, inode)
             {
-                directories.insert(path.clone());
+                return Some(path);
             }
         }
-    }
-
-    /// The paths of an inode by the names that the client knows.
-    fn known_paths(&self, finder: &Finder<'_>, inode: &Arc<Inode>) -> Vec<Vec<u8>> {
-        let names = inode.names.all().into_iter();
-        let path_of = |name: KnownName| {
-            let directory = self.tree.nodes.get(name.directory).ok()?;
-            Some(child(&finder.guess(&directory)?, &name.name))
-        };
-        names.filter_map(path_of).collect()
+        finder.guess(inode)
     }
 
     /// Searches the tree for inodes that are not at their probable paths.
@@ -226,51 +201,66 @@ impl Host {
         is_stale && !inode.uses.is_open()
     }
 
-    fn locate_mounts(&self, finder: &mut Finder<'_>) -> Vec<(u32, Vec<u8>)> {
-        let mut mounts: Vec<(u32, Vec<u8>)> = Vec::new();
-        for mount in self.tree.mounts.beneath() {
-            let Some((parent, name)) = mount.mounted_on.as_ref() else {
-                continue;
-            };
-            if let Some(path) = finder.guess(parent) {
-                mounts.push((mount.index, child(&path, name.to_bytes())));
+    /// What is saved of all nodes and mounts.
+    fn records(&self, finder: &Finder<'_>, all: &[Located]) -> (Vec<NodeRecord>, MountRecords) {
+        let mut directories = Directories::new(self);
+        for located in all {
+            if let (Way::Path(path), true) = (&located.way, located.inode.is_directory()) {
+                directories.insert(path, located.inode.node());
             }
         }
-        mounts.sort_unstable();
-        mounts
-    }
-
-    fn write_node(
-        &self,
-        writer: &mut Writer<'_>,
-        paths: &mut Paths,
-        located: &Located,
-    ) -> io::Result<()> {
-        let inode = &located.inode;
-        let handle = inode.identity().handle();
-        let handle = handle.map(|(kind, bytes)| Handle(kind, bytes));
-        let found = match &located.way {
-            Way::None => format::Way::Not,
-            Way::Gone => format::Way::Gone,
-            Way::Path(path) => format::Way::Path(paths.write(path)),
-            Way::Handle(mount) => format::Way::Handle(*mount, handle.unwrap_or_default()),
-        };
-        let is_there = !matches!(located.way, Way::Gone | Way::None);
-        let verifies = is_there && self.config.migration.verify_handles;
-        writer.write(&Node {
-            node: inode.node().0,
-            lookups: inode.lookups(),
-            file_type: inode.file_type,
-            found,
-            expected: handle.filter(|_| verifies),
-        })
+        let mut mounts = MountRecords::new();
+        for mount in self.tree.mounts.beneath() {
+            if let Some((parent, name)) = &mount.mounted_on
+                && let Some(path) = finder.guess(parent)
+                && let Some(on) = directories.place_of(&child(&path, name.to_bytes()))
+            {
+                mounts.insert(mount.index, on);
+            }
+        }
+        let verifies = self.config.migration.verify_handles;
+        let mut nodes = Vec::with_capacity(all.len());
+        for Located { inode, way } in all {
+            let identity = Some(inode.identity().clone());
+            let (identity, place) = match way {
+                Way::Handle(_) => (identity, None),
+                Way::Path(path) => {
+                    let place = directories.place_of(path);
+                    let is_verified = verifies && place.is_some();
+                    let has_handle = |it: &Identity| it.handle().is_some();
+                    (identity.filter(|it| is_verified && has_handle(it)), place)
+                }
+                Way::Gone | Way::None => (None, None),
+            };
+            nodes.push(record(inode, identity, place));
+        }
+        let looked_up = directories.looked_up.into_iter();
+        nodes.extend(looked_up.map(|(inode, place)| record(&inode, None, Some(place))));
+        (nodes, mounts)
     }
 }
 
-/// Without the last name; empty for the root.
-fn directory_of(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|byte| *byte == b'/');
-    &path[..slash.unwrap_or(0)]
+fn record(inode: &Inode, identity: Option<Identity>, place: Option<KnownName>) -> NodeRecord {
+    NodeRecord {
+        node: inode.node(),
+        lookups: inode.lookups(),
+        file_type: inode.file_type,
+        dax: 0,
+        identity,
+        place,
+        other_place: None,
+    }
+}
+
+fn open(note: FileNote) -> OpenRecord {
+    OpenRecord {
+        note,
+        flock: 0,
+        is_open: true,
+        listing: None,
+        left: None,
+        has_no_route: false,
+    }
 }
 
 /// Drops paths that do not lead to their inode.
@@ -285,15 +275,18 @@ fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
 }
 
 /// The receiver finds an inode by one name.
-fn names_of(nodes: &[Located]) -> io::Result<Vec<(NodeId, KnownName)>> {
-    let too_many = |located: &Located| located.inode.names.count() >= NAMES_OF_NODE_MAX;
-    if nodes.iter().any(too_many) {
-        return Err(invalid("the session knows too many names to be moved"));
+fn names_of(nodes: &[NodeRecord], tree: &Tree) -> io::Result<Vec<NodeName>> {
+    let mut all = Vec::new();
+    for record in nodes {
+        let node = record.node;
+        let names = tree
+            .nodes
+            .get(node)
+            .map_or_else(|_| Vec::new(), |it| it.names.all());
+        if names.len() >= NAMES_OF_NODE_MAX {
+            return Err(invalid("the session knows too many names to be moved"));
+        }
+        all.extend(names.into_iter().map(|name| NodeName { node, name }));
     }
-    let names = nodes.iter().flat_map(|located| {
-        let node = located.inode.node();
-        let all = located.inode.names.all().into_iter();
-        all.map(move |name| (node, name))
-    });
-    Ok(names.collect())
+    Ok(all)
 }

@@ -372,8 +372,9 @@ mod tests {
         let noted = Notes::new(ledger).unwrap().read().unwrap().nodes;
         let noted = noted.iter().find(|noted| noted.node == node).unwrap();
         assert_eq!(noted.lookups, 4, "with that of now");
-        let both = [from, to].map(|place| (NodeId::ROOT, place.name));
-        assert_eq!(noted.places, both);
+        let both = [from, to].map(|it| KnownName::new(NodeId::ROOT, it.name.to_bytes()));
+        let noted = [noted.place.as_ref(), noted.other_place.as_ref()];
+        assert_eq!(noted, both.each_ref().map(Some));
     }
 
     #[test]
@@ -420,7 +421,10 @@ mod tests {
         let mut expected = [left, &again].concat();
         expected.sort_unstable();
         assert_eq!(noted, expected);
-        let places = read.nodes.iter().map(|noted| noted.places.len());
+        let places = read
+            .nodes
+            .iter()
+            .map(|noted| usize::from(noted.place.is_some()));
         let names = read.names.values().map(Vec::len);
         assert_eq!([places.sum::<usize>(), names.sum()], [expected.len(); 2]);
         assert!(read.highest[0] > 0, "of what was given back");
