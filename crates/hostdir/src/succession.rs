@@ -21,7 +21,7 @@
 
 mod find;
 mod order;
-mod paths;
+mod places;
 mod rebuild;
 mod recover;
 mod restore;

@@ -1,43 +1,28 @@
-//! Migration, sending side: writes the state of a session, in the order in which it can be found again.
+//! Migration, sending side: the records of a session, by the tables of this process, and where its inodes are.
 //! Locks are released once the state is written (`files::suspended_locks`); nothing else here changes.
 
 use super::order::in_order;
-use super::paths::{Directories, Finder, child};
+use super::places::Places;
 use super::stream::{Header, NAMES_OF_NODE_MAX, NodeName, Saved, Writer, invalid};
 use crate::config::MigrationMode;
 use crate::files::lock_number;
 use crate::host::Host;
-use crate::identity::{Identity, KnownName};
+use crate::identity::KnownName;
 use crate::ledger::{FileNote, MountRecords, NodeRecord, OpenRecord};
-use crate::tree::{Inode, Tree};
+use crate::tree::{Inode, LowerMount, Tree};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::{FileHandle, NodeId};
 
-struct Located {
-    inode: Arc<Inode>,
-    way: Way,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    /// By handle, on the mount with this index.
-    Handle(u32),
-    Path(Vec<u8>),
-    /// It has no name, and is not open: the client will forget it.
-    Gone,
-    None,
-}
-
 impl Host {
     /// See [`thrufs::FileSystem::save`].
     pub(crate) fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
         self.files.have_locks();
-        let mut finder = Finder::new(self);
-        let located = self.locate_all(&mut finder);
-        let (nodes, mounts) = self.records(&finder, &located);
+        let mut places = Places::new(self);
+        let mounts = self.mount_records(&mut places);
+        let nodes = self.node_records(places);
         let held = self.files.held_locks().map_err(|error| {
             io::Error::other(format!("cannot read the locks that clients hold: {error}"))
         })?;
@@ -113,140 +98,79 @@ impl Host {
         Ok(())
     }
 
-    /// Every inode that the client knows, in the order in which they can be found again.
-    fn locate_all(&self, finder: &mut Finder<'_>) -> Vec<Located> {
+    fn mount_records(&self, places: &mut Places<'_>) -> MountRecords {
+        let mounts = self.tree.mounts.beneath().into_iter();
+        let record = |mount: Arc<LowerMount>| {
+            let (parent, name) = mount.mounted_on.as_ref()?;
+            Some((mount.index, places.of_mount(parent, name.to_bytes())?))
+        };
+        mounts.filter_map(record).collect()
+    }
+
+    /// Every inode that the client knows. One that answers ESTALE here, and is not open, may do so there.
+    fn node_records(&self, mut places: Places<'_>) -> Vec<NodeRecord> {
         let migration = &self.config.migration;
         // Rules decide by paths, so inodes must be found by paths.
         let by_handle = migration.mode == MigrationMode::FileHandles && !self.judge.has_policy();
-        let known = self.tree.nodes.iter().map(|(_, inode)| inode);
-        let known = known.filter(|inode| inode.node() != NodeId::ROOT && inode.lookups() > 0);
-        let mut all: Vec<Located> = known
-            .map(|inode| {
-                let way = if by_handle && inode.identity().handle().is_some() {
-                    if self.is_gone(&inode) {
-                        Way::Gone
-                    } else {
-                        Way::Handle(inode.identity().mount())
-                    }
-                } else {
-                    self.path_of(finder, &inode).map_or(Way::None, Way::Path)
-                };
-                Located { inode, way }
-            })
-            .collect();
-        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
-        confirm(finder, &mut all);
-        self.search(finder, &mut all);
-        if migration.confirm_paths {
-            all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
-            confirm(finder, &mut all);
-        }
         let directories = self.files.directories.iter();
         let open: HashSet<NodeId> = directories.map(|(_, open)| open.node()).collect();
-        for located in &mut all {
-            if located.way == Way::Gone && open.contains(&located.inode.node()) {
-                located.way = Way::None;
+        let (mut nodes, mut missing) = (Vec::new(), HashMap::new());
+        for (_, inode) in self.tree.nodes.iter() {
+            if inode.node() == NodeId::ROOT || inode.lookups() == 0 {
+                continue;
+            }
+            let mut node = record(&inode, None);
+            let is_found = by_handle && node.identity.is_some();
+            node.place = (!is_found).then(|| places.of(&inode)).flatten();
+            if node.place.is_none() {
+                let links = self.tree.stat(&inode).map(|stat| stat.stx_nlink);
+                let is_open = inode.uses.is_open() || open.contains(&node.node);
+                match links {
+                    Ok(0) | Err(Errno::ESTALE) if !is_open => continue,
+                    Ok(1..) if !is_found => {
+                        missing.insert(inode.identity().clone(), nodes.len());
+                    }
+                    _ => {}
+                }
+            }
+            nodes.push(node);
+        }
+        if !missing.is_empty() {
+            tracing::info!(files = missing.len(), "searching the whole tree for files");
+            for (number, path) in places.search(missing) {
+                nodes[number].place = places.at(&path);
             }
         }
-        let lost = all.iter().filter(|it| it.way == Way::None).count();
+        let looked_up = std::mem::take(&mut places.looked_up).into_iter();
+        nodes.extend(looked_up.map(|(inode, at)| record(&inode, Some(at))));
+        for node in &mut nodes {
+            if let (true, Some(at)) = (migration.confirm_paths, &node.place) {
+                let inode = self.tree.nodes.get(node.node);
+                let leads_here = inode.is_ok_and(|inode| places.leads_to(at, &inode));
+                node.place.take_if(|_| !leads_here);
+            }
+            let is_verified = migration.verify_handles && node.place.is_some();
+            node.identity.take_if(|_| !(by_handle || is_verified));
+        }
+        let lost = nodes
+            .iter()
+            .filter(|it| it.place.is_none() && it.identity.is_none())
+            .count();
         if lost > 0 {
             tracing::warn!(lost, "files that a client has looked up have no path");
         }
-        all.retain(|located| located.way != Way::Gone);
-        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
-        all
-    }
-
-    /// The probable path of an inode; if rules decide by its names, that of one that the client knows.
-    fn path_of(&self, finder: &mut Finder<'_>, inode: &Arc<Inode>) -> Option<Vec<u8>> {
-        for name in inode.names.all() {
-            if let Ok(directory) = self.tree.nodes.get(name.directory)
-                && let Some(directory) = finder.guess(&directory)
-                && let path = child(&directory, &name.name)
-                && finder.leads_to(&path, inode)
-            {
-                return Some(path);
-            }
-        }
-        finder.guess(inode)
-    }
-
-    /// Searches the tree for inodes that are not at their probable paths.
-    fn search(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
-        let mut missing = HashMap::new();
-        for (at, located) in all.iter().enumerate() {
-            if located.way == Way::None && self.has_names(&located.inode) == Ok(true) {
-                missing.insert(located.inode.identity().clone(), at);
-            }
-        }
-        for located in &mut *all {
-            if located.way == Way::None && self.is_gone(&located.inode) {
-                located.way = Way::Gone;
-            }
-        }
-        if missing.is_empty() {
-            return;
-        }
-        tracing::info!(files = missing.len(), "searching the whole tree for files");
-        finder.search(missing, |at, path| all[at].way = Way::Path(path));
-    }
-
-    fn has_names(&self, inode: &Arc<Inode>) -> thrufs::Result<bool> {
-        Ok(self.tree.stat(inode)?.stx_nlink > 0)
-    }
-
-    /// An inode that answers ESTALE here may do so there.
-    fn is_gone(&self, inode: &Arc<Inode>) -> bool {
-        let is_stale = matches!(self.has_names(inode), Ok(false) | Err(Errno::ESTALE));
-        is_stale && !inode.uses.is_open()
-    }
-
-    /// What is saved of all nodes and mounts.
-    fn records(&self, finder: &Finder<'_>, all: &[Located]) -> (Vec<NodeRecord>, MountRecords) {
-        let mut directories = Directories::new(self);
-        for located in all {
-            if let (Way::Path(path), true) = (&located.way, located.inode.is_directory()) {
-                directories.insert(path, located.inode.node());
-            }
-        }
-        let mut mounts = MountRecords::new();
-        for mount in self.tree.mounts.beneath() {
-            if let Some((parent, name)) = &mount.mounted_on
-                && let Some(path) = finder.guess(parent)
-                && let Some(on) = directories.place_of(&child(&path, name.to_bytes()))
-            {
-                mounts.insert(mount.index, on);
-            }
-        }
-        let verifies = self.config.migration.verify_handles;
-        let mut nodes = Vec::with_capacity(all.len());
-        for Located { inode, way } in all {
-            let identity = Some(inode.identity().clone());
-            let (identity, place) = match way {
-                Way::Handle(_) => (identity, None),
-                Way::Path(path) => {
-                    let place = directories.place_of(path);
-                    let is_verified = verifies && place.is_some();
-                    let has_handle = |it: &Identity| it.handle().is_some();
-                    (identity.filter(|it| is_verified && has_handle(it)), place)
-                }
-                Way::Gone | Way::None => (None, None),
-            };
-            nodes.push(record(inode, identity, place));
-        }
-        let looked_up = directories.looked_up.into_iter();
-        nodes.extend(looked_up.map(|(inode, place)| record(&inode, None, Some(place))));
-        (nodes, mounts)
+        nodes
     }
 }
 
-fn record(inode: &Inode, identity: Option<Identity>, place: Option<KnownName>) -> NodeRecord {
+fn record(inode: &Inode, place: Option<KnownName>) -> NodeRecord {
+    let identity = inode.identity();
     NodeRecord {
         node: inode.node(),
         lookups: inode.lookups(),
         file_type: inode.file_type,
         dax: 0,
-        identity,
+        identity: identity.handle().map(|_| identity.clone()),
         place,
         other_place: None,
     }
@@ -260,17 +184,6 @@ fn open(note: FileNote) -> OpenRecord {
         listing: None,
         left: None,
         has_no_route: false,
-    }
-}
-
-/// Drops paths that do not lead to their inode.
-fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
-    for located in all {
-        if let Way::Path(path) = &located.way
-            && !finder.leads_to(path, &located.inode)
-        {
-            located.way = Way::None;
-        }
     }
 }
 
