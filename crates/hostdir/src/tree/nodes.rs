@@ -378,6 +378,23 @@ mod tests {
     }
 
     #[test]
+    fn trees_of_any_depth_are_dropped() {
+        let (_place, tree) = tree_with(&Config::default(), None);
+        let mut parent = Arc::clone(&tree.root);
+        for number in 0..100_000 {
+            let new = NewInode {
+                identity: Identity::by_number(0, 7 + number, (0, 0)),
+                mount: tree.root.mount(),
+                file_type: libc::S_IFDIR,
+                place: Some(Place::new(parent, c"deeper".to_owned())),
+            };
+            parent = tree.nodes.find_or_insert(new).unwrap().0;
+        }
+        // The table drops the deepest directory last.
+        drop(parent);
+    }
+
+    #[test]
     fn records_of_forgotten_nodes_take_no_memory() {
         const NODES: u64 = 20_000;
         const LEFT: u64 = 100;
