@@ -32,6 +32,7 @@
 //! The file is sparse: unused records take no memory. When the client has forgotten most of many nodes, that of
 //! their records and names is given back, and the header keeps the highest generation.
 
+mod fd_store;
 mod memory;
 mod names;
 mod notes;
@@ -40,11 +41,12 @@ mod opens;
 mod read;
 mod records;
 mod route;
-mod strongbox;
 mod table;
 mod tellings;
 mod words;
 
+pub use fd_store::FdStore;
+pub(crate) use fd_store::{Contents, Key, contents};
 pub use memory::Ledger;
 pub(crate) use names::{NameNote, NamesRead, Rank};
 pub(crate) use notes::{NotedPlace, Notes, OwnerNote};
@@ -53,8 +55,6 @@ pub(crate) use opens::{FileNote, Listing, OpenRecord};
 pub(crate) use read::{MountRecords, NodeRecord, Records};
 pub(crate) use records::RETRYING_MAX;
 pub(crate) use route::Route;
-pub use strongbox::Strongbox;
-pub(crate) use strongbox::{Contents, Key, contents};
 pub(crate) use tellings::{Before, Telling};
 
 #[cfg(test)]

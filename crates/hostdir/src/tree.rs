@@ -59,7 +59,7 @@ pub(crate) use uses::{Obstacle, Use};
 
 use crate::config::{Config, FileHandles};
 use crate::credentials::Credentials;
-use crate::ledger::{Ledger, Notes, Strongbox};
+use crate::ledger::{FdStore, Ledger, Notes};
 use crate::quota::UserQuotas;
 use crate::setup_error::{SetupError, system};
 use crate::stat::stat_with_birth;
@@ -95,7 +95,7 @@ pub(crate) struct Tree {
     /// The ledger, for a process that resumes the session.
     pub(crate) notes: Option<Arc<Notes>>,
     /// Descriptors for a process that resumes the session.
-    pub(crate) strongbox: Option<Arc<dyn Strongbox>>,
+    pub(crate) fd_store: Option<Arc<dyn FdStore>>,
     /// Stores those of open files.
     pub(crate) open_store: Arc<OpenStore>,
     /// How many inodes have a stored descriptor. Locked while one is stored or discarded, but for a node that
@@ -129,7 +129,7 @@ impl Tree {
         source: OwnedFd,
         config: &Config,
         ledger: Option<Ledger>,
-        strongbox: Option<Arc<dyn Strongbox>>,
+        fd_store: Option<Arc<dyn FdStore>>,
         tracks_names: bool,
     ) -> Result<Tree, SetupError> {
         proc_fd::check().map_err(|errno| SetupError::System {
@@ -181,7 +181,7 @@ impl Tree {
             dax: Dax::new(config, notes.clone()),
             freeing: Arc::default(),
             notes,
-            strongbox,
+            fd_store,
             open_store: Arc::default(),
             stored: Mutex::new(0),
             discarded: AtomicBool::new(false),

@@ -1,6 +1,6 @@
 //! Records open files and their locks for a process that resumes the session.
 //!
-//! Without a [ledger](crate::ledger) and a strongbox, all of this does nothing.
+//! Without a [ledger](crate::ledger) and an fd store, all of this does nothing.
 
 use super::Files;
 use super::left_open::LeftOpen;
@@ -36,15 +36,15 @@ impl Files {
             notes.wipe();
         }
         self.tree.end_storing();
-        if let Some(strongbox) = self.tree.strongbox() {
+        if let Some(fd_store) = self.tree.fd_store() {
             for (handle, file) in self.files.iter() {
                 if file.was_locked() {
-                    strongbox.discard(Key::File(FileHandle(handle)).into());
+                    fd_store.discard(Key::File(FileHandle(handle)).into());
                 }
             }
             for owner in self.locks.all() {
                 if let Some(place) = owner.place {
-                    strongbox.discard(Key::Owner(place).into());
+                    fd_store.discard(Key::Owner(place).into());
                 }
             }
         }
@@ -128,8 +128,8 @@ impl Files {
         if let Some(notes) = &self.tree.notes {
             notes.files.remove(handle);
         }
-        if file.was_locked() && self.tree.strongbox().is_some() {
-            // The strongbox closes its duplicate later.
+        if file.was_locked() && self.tree.fd_store().is_some() {
+            // The fd store closes its duplicate later.
             if let Some(lower) = file.kept() {
                 let _ = lock::flock(&*lower, LockKind::Unlock);
             }

@@ -129,7 +129,7 @@ impl OwnerFile {
     pub(super) fn release(&self, tree: &Tree) {
         give_up_ranges(&self.fd);
         if let (Some(notes), Some(place)) = (&tree.notes, self.place) {
-            // The strongbox closes its duplicate later.
+            // The fd store closes its duplicate later.
             notes.forget_owner(place);
             tree.discard(Key::Owner(place));
         }

@@ -1,5 +1,5 @@
 //! Death: reads the [ledger](crate::ledger) of a process that died, and finds its files again, by handle, by
-//! name, or in the strongbox. That process may have been compromised, so nothing
+//! name, or in the fd store. That process may have been compromised, so nothing
 //! in the ledger is relied upon. What is not found answers ESTALE, and the session continues.
 
 use super::order::in_order;
@@ -20,7 +20,7 @@ impl Host {
             return Err(unsupported("there is no ledger to go on from"));
         };
         let records = notes.read()?;
-        let mut kept = self.tree.strongbox().map(contents).unwrap_or_default();
+        let mut kept = self.tree.fd_store().map(contents).unwrap_or_default();
         tracing::info!(
             nodes = records.nodes.len(),
             files = records.files.len(),
