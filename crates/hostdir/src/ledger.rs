@@ -32,6 +32,7 @@
 //! The file is sparse: unused records take no memory. When the client has forgotten most of many nodes, that of
 //! their records and names is given back, and the header keeps the highest generation.
 
+mod audit_records;
 mod fd_store;
 mod memory;
 mod names;
@@ -42,9 +43,9 @@ mod read;
 mod records;
 mod route;
 mod table;
-mod tellings;
 mod words;
 
+pub(crate) use audit_records::{AuditId, Before};
 pub use fd_store::FdStore;
 pub(crate) use fd_store::{Contents, Key, contents};
 pub use memory::Ledger;
@@ -55,7 +56,6 @@ pub(crate) use opens::{FileNote, Listing, OpenRecord};
 pub(crate) use read::{MountRecords, NodeRecord, Records};
 pub(crate) use records::RETRYING_MAX;
 pub(crate) use route::Route;
-pub(crate) use tellings::{Before, Telling};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Writes the ledger: what the client knows, before it gets the answer. A record is complete or absent
 //! between any two stores, because the process can be killed between them.
 
+use super::audit_records::AuditRecords;
 use super::memory::{Ledger, Memory};
 use super::names::NameTable;
 use super::opens::Opens;
@@ -9,7 +10,6 @@ use super::records::{
     USED,
 };
 use super::table::Table;
-use super::tellings::Tellings;
 use super::words::join;
 use crate::identity::Identity;
 use crate::ids::{HandleWord, NodeWord, OwnerWord};
@@ -47,7 +47,7 @@ pub(crate) struct Notes {
     pub(super) owners: Table<Owner>,
     pub(super) mounts: Table<Name>,
     pub(crate) names: NameTable,
-    pub(crate) tellings: Tellings,
+    pub(crate) audit_records: AuditRecords,
 }
 
 impl fmt::Debug for Notes {
@@ -67,7 +67,7 @@ impl Notes {
             owners: Table::new(&memory, OWNERS),
             mounts: Table::new(&memory, MOUNTS),
             names: NameTable::new(&memory),
-            tellings: Tellings::new(&memory),
+            audit_records: AuditRecords::new(&memory),
             memory,
         })
     }

@@ -85,7 +85,7 @@ impl Notes {
             records.mounts.extend(record.get().map(|on| (number, on)));
         })?;
         records.names = self.names.read()?;
-        self.tellings.read()?;
+        self.audit_records.read()?;
         let given_back = header.generation.load().min(u64::from(u32::MAX));
         highest[0] = highest[0].max(given_back as u32);
         records.highest = highest;

@@ -14,7 +14,7 @@ pub(super) const PLACES: [u64; 2] = [2, 4];
 /// Of a name's state: the node may or may not have this name.
 pub(super) const UNSURE: u64 = 2;
 /// Of an audit record's state: it was written.
-pub(super) const TOLD: u64 = 2;
+pub(super) const WRITTEN: u64 = 2;
 
 /// The first word of the header: these eight bytes, of which the last is the version.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x04");
@@ -83,7 +83,7 @@ shared_records! {
         name: Name,
     }
 
-    struct Told {
+    struct Audited {
         request: Word,
         digest: Word,
     }
@@ -150,6 +150,6 @@ pub(super) const DIRECTORIES: Shape<Open> = shape(3, 10, FILES.end());
 pub(super) const OWNERS: Shape<Owner> = shape(4, 4, DIRECTORIES.end());
 pub(super) const MOUNTS: Shape<Name> = shape(5, 3, OWNERS.end());
 pub(super) const NAMES: Shape<RankedName> = shape(6, 14, MOUNTS.end());
-pub(super) const TOLD_RECORDS: Shape<Told> = shape(7, 1, NAMES.end());
+pub(super) const AUDIT_RECORDS: Shape<Audited> = shape(7, 1, NAMES.end());
 
-pub(super) const LEDGER_BYTES: u64 = TOLD_RECORDS.end();
+pub(super) const LEDGER_BYTES: u64 = AUDIT_RECORDS.end();
