@@ -114,8 +114,11 @@ impl Host {
         let by_handle = migration.mode == MigrationMode::FileHandles && !self.judge.has_policy();
         let directories = self.files.directories.iter();
         let open: HashSet<NodeId> = directories.map(|(_, open)| open.node()).collect();
+        let known: Vec<_> = self.tree.nodes.iter().collect();
+        // What was looked up for mounts is known now; what is looked up from here on comes behind.
+        places.looked_up.clear();
         let (mut nodes, mut missing) = (Vec::new(), HashMap::new());
-        for (_, inode) in self.tree.nodes.iter() {
+        for (_, inode) in known {
             if inode.node() == NodeId::ROOT || inode.lookups() == 0 {
                 continue;
             }
@@ -141,7 +144,7 @@ impl Host {
                 nodes[number].place = places.at(&path);
             }
         }
-        let looked_up = std::mem::take(&mut places.looked_up).into_iter();
+        let looked_up = places.looked_up.drain(..);
         nodes.extend(looked_up.map(|(inode, at)| record(&inode, Some(at))));
         for node in &mut nodes {
             if let (true, Some(at)) = (migration.confirm_paths, &node.place) {
