@@ -36,12 +36,12 @@ mod audit_records;
 mod fd_store;
 mod memory;
 mod names;
-mod notes;
 mod opener;
 mod opens;
 mod read;
 mod records;
 mod route;
+mod state_tables;
 mod table;
 mod words;
 
@@ -50,12 +50,12 @@ pub use fd_store::FdStore;
 pub(crate) use fd_store::{Contents, Key, contents};
 pub use memory::Ledger;
 pub(crate) use names::{NameNote, NamesRead, Rank};
-pub(crate) use notes::{NotedPlace, Notes, OwnerNote};
 pub(crate) use opener::OpenerIds;
 pub(crate) use opens::{FileNote, Listing, OpenRecord};
 pub(crate) use read::{MountRecords, NodeRecord, Records};
 pub(crate) use records::RETRYING_MAX;
 pub(crate) use route::Route;
+pub(crate) use state_tables::{NotedPlace, OwnerNote, StateTables};
 
 #[cfg(test)]
 mod tests;

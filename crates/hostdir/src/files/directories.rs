@@ -133,8 +133,8 @@ impl Files {
             })
             .map_err(|_| Errno::ENFILE)?;
         self.listings.enter(&directory);
-        if let Some(notes) = &self.tree.notes {
-            notes.directories.insert(FileNote {
+        if let Some(tables) = &self.tree.tables {
+            tables.directories.insert(FileNote {
                 handle,
                 node,
                 flags: 0,

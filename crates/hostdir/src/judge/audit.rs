@@ -253,16 +253,16 @@ impl Judge {
         record: impl Hash,
         write: impl FnOnce(bool) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Some(notes) = &self.tree.notes else {
+        let Some(tables) = &self.tree.tables else {
             return write(false);
         };
         let audit_id = audit_id(context, record);
-        let before = notes.audit_records.before(audit_id);
-        let place = notes.audit_records.begin(audit_id);
+        let before = tables.audit_records.before(audit_id);
+        let place = tables.audit_records.begin(audit_id);
         if before != Some(Before::Written) {
             write(before.is_some())?;
         }
-        notes.audit_records.finish(place);
+        tables.audit_records.finish(place);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! Reads what an earlier process has recorded.
 
 use super::names::NamesRead;
-use super::notes::{DAX_SHIFT, Notes, OwnerNote};
 use super::opens::OpenRecord;
 use super::records::{MAGIC, Node, PLACES};
+use super::state_tables::{DAX_SHIFT, OwnerNote, StateTables};
 use super::words::halves;
 use crate::identity::{Identity, KnownName};
 use crate::ids::NodeWord;
@@ -46,7 +46,7 @@ pub(crate) struct Records {
     pub(crate) highest: [u32; 3],
 }
 
-impl Notes {
+impl StateTables {
     /// Reads all records and resumes the ledger. Invalid records are left out. Fails with `InvalidData` for
     /// what is no ledger, or incomplete; those of `mmap(2)`.
     pub(crate) fn read(&self) -> io::Result<Records> {

@@ -38,7 +38,7 @@ pub(crate) struct OwnerNote {
 pub(crate) type NotedPlace<'a> = (NodeId, &'a CStr);
 
 /// A ledger that one file system writes to.
-pub(crate) struct Notes {
+pub(crate) struct StateTables {
     pub(super) memory: Arc<Memory>,
     pub(super) nodes: Table<Node>,
     pub(super) places: Table<Places>,
@@ -50,16 +50,16 @@ pub(crate) struct Notes {
     pub(crate) audit_records: AuditRecords,
 }
 
-impl fmt::Debug for Notes {
+impl fmt::Debug for StateTables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Notes")
+        f.write_str("StateTables")
     }
 }
 
-impl Notes {
-    pub(crate) fn new(ledger: Ledger) -> io::Result<Notes> {
+impl StateTables {
+    pub(crate) fn new(ledger: Ledger) -> io::Result<StateTables> {
         let memory = Arc::new(Memory::new(ledger)?);
-        Ok(Notes {
+        Ok(StateTables {
             nodes: Table::new(&memory, NODES),
             places: Table::new(&memory, PLACES_OF_NODES),
             files: Opens::new(&memory, FILES),

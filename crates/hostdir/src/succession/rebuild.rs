@@ -37,7 +37,7 @@ pub(super) struct Rebuild<'a> {
     host: &'a Host,
     on_error: MigrationOnError,
     /// The ledger does not have the session yet (a migration), and records it.
-    notes: bool,
+    is_migration: bool,
     pub(super) locator: Locator<'a>,
     lost: u64,
     /// Nodes that lead to no file, or to one that another node leads to.
@@ -45,9 +45,9 @@ pub(super) struct Rebuild<'a> {
 }
 
 impl<'a> Rebuild<'a> {
-    /// For a migration if it `notes`, else after a death.
-    pub(super) fn new(host: &'a Host, notes: bool, mounts: MountRecords) -> Rebuild<'a> {
-        let on_error = match notes {
+    /// For a migration, else after a death.
+    pub(super) fn new(host: &'a Host, is_migration: bool, mounts: MountRecords) -> Rebuild<'a> {
+        let on_error = match is_migration {
             true => host.config.migration.on_error,
             // There is no other process that could go on.
             false => MigrationOnError::GuestError,
@@ -56,7 +56,7 @@ impl<'a> Rebuild<'a> {
         Rebuild {
             host,
             on_error,
-            notes,
+            is_migration,
             locator: Locator::new(host, mounts),
             lost: 0,
             without_file: 0,
@@ -96,21 +96,21 @@ impl<'a> Rebuild<'a> {
         if node == NodeId::ROOT || lookups == 0 {
             return Err(invalid("a node of the state cannot be one"));
         }
-        let found = match self.notes {
+        let found = match self.is_migration {
             true => self.locator.find(&record),
             false => self.locator.find_again(&record),
         };
         let found = self.unless_lost("node", node.0, found)?;
         let is_lost = found.is_none();
         let found = found.unwrap_or_else(|| self.nowhere(node, file_type));
-        if self.notes && (is_lost || self.host.tree.nodes.find(&found.identity).is_some()) {
+        if self.is_migration && (is_lost || self.host.tree.nodes.find(&found.identity).is_some()) {
             self.without_file += 1;
             if self.without_file > NODES_WITHOUT_FILE_MAX {
                 return Err(invalid("too many nodes of the state have no file here"));
             }
         }
         // After a death, the ledger has the names.
-        let place = found.place.as_ref().filter(|_| self.notes);
+        let place = found.place.as_ref().filter(|_| self.is_migration);
         let name = place.map(|at| KnownName::new(at.parent.node(), at.name.to_bytes()));
         let is_found_by_place = found.identity.handle().is_none();
         let new = NewInode {
@@ -124,7 +124,7 @@ impl<'a> Rebuild<'a> {
             .host
             .tree
             .nodes
-            .insert_at(node, lookups, new, self.notes)
+            .insert_at(node, lookups, new, self.is_migration)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.noted.record_mode(found.mode);
         inode.dax.resume(record.dax);
@@ -176,7 +176,12 @@ impl<'a> Rebuild<'a> {
         note: &FileNote,
         (access, what): (Access, &'static str),
     ) -> Result<Option<FilePath>, Errno> {
-        let Some(rules) = self.host.judge.active_policy().filter(|_| self.notes) else {
+        let Some(rules) = self
+            .host
+            .judge
+            .active_policy()
+            .filter(|_| self.is_migration)
+        else {
             return Ok(None);
         };
         let decided = self.host.judge.decide_again(rules, inode, note.opener)?;
@@ -196,15 +201,15 @@ impl<'a> Rebuild<'a> {
     ) -> Result<Option<FilePath>, Errno> {
         let files = &self.host.files;
         let access = access(flags);
-        if self.notes && note.route.is_some_and(|route| route.writes) {
+        if self.is_migration && note.route.is_some_and(|route| route.writes) {
             // Whether the content of the file is this client's, only the server before knew.
             return Err(Errno::EACCES);
         }
-        if self.notes && access == Access::Change {
+        if self.is_migration && access == Access::Change {
             files.require_mapped(inode)?;
         }
         let wanted = self.decide_inode(inode, note, (access, access_name(flags)))?;
-        if self.notes && access == Access::Change {
+        if self.is_migration && access == Access::Change {
             files.drop_privileges_of_others(None, inode)?;
         }
         Ok(wanted)
@@ -286,7 +291,7 @@ impl<'a> Rebuild<'a> {
         let file = host.files.files.insert_at(note.handle.0, OPENS_MAX, file);
         file.ok_or_else(|| invalid(format!("there can be no file {:#x}", note.handle.0)))?;
         host.tree.was_opened(&inode);
-        if self.notes {
+        if self.is_migration {
             host.files.note_restored_file(note, flock);
         }
         Ok(())
@@ -314,10 +319,10 @@ impl<'a> Rebuild<'a> {
             .insert_at(note.handle.0, OPENS_MAX, directory)
             .ok_or_else(|| invalid(format!("there can be no directory {:#x}", note.handle.0)))?;
         host.files.listings.enter(&directory);
-        if self.notes
-            && let Some(notes) = &host.tree.notes
+        if self.is_migration
+            && let Some(tables) = &host.tree.tables
         {
-            notes.directories.insert(note);
+            tables.directories.insert(note);
         }
         Ok(())
     }

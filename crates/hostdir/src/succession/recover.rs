@@ -7,7 +7,9 @@ use super::rebuild::Rebuild;
 use crate::files::LeftOpen;
 use crate::host::Host;
 use crate::identity::KnownName;
-use crate::ledger::{Contents, Key, NamesRead, Notes, OpenRecord, OwnerNote, Records, contents};
+use crate::ledger::{
+    Contents, Key, NamesRead, OpenRecord, OwnerNote, Records, StateTables, contents,
+};
 use std::io;
 use std::sync::Arc;
 use thrufs::Errno;
@@ -16,10 +18,10 @@ impl Host {
     /// See [`thrufs::FileSystem::recover`].
     pub(crate) fn recover(&self) -> io::Result<()> {
         let unsupported = |what: &str| io::Error::new(io::ErrorKind::Unsupported, what);
-        let Some(notes) = &self.tree.notes else {
+        let Some(tables) = &self.tree.tables else {
             return Err(unsupported("there is no ledger to go on from"));
         };
-        let records = notes.read()?;
+        let records = tables.read()?;
         let mut kept = self.tree.fd_store().map(contents).unwrap_or_default();
         tracing::info!(
             nodes = records.nodes.len(),
@@ -35,12 +37,12 @@ impl Host {
         }
         let mut rebuild = Rebuild::new(self, false, records.mounts.clone());
         let highest = records.highest;
-        self.recover_all(records, notes, &mut kept, &mut rebuild)?;
+        self.recover_all(records, tables, &mut kept, &mut rebuild)?;
         for key in kept.into_keys() {
             self.tree.discard(key);
         }
         rebuild.finish(highest)?;
-        notes.set_ready();
+        tables.set_ready();
         // The process that died may not have come to it.
         self.files.withdraw_mappings();
         self.files.end_backings_of_the_last();
@@ -53,7 +55,7 @@ impl Host {
     fn recover_all(
         &self,
         records: Records,
-        notes: &Notes,
+        tables: &StateTables,
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
@@ -77,20 +79,20 @@ impl Host {
             }
         }
         self.recover_orphans(kept);
-        self.recover_names(records.names, notes);
+        self.recover_names(records.names, tables);
         for record in records.files {
-            self.recover_file(record, notes, kept, rebuild);
+            self.recover_file(record, tables, kept, rebuild);
         }
         for record in records.directories {
             let (node, handle) = (record.note.node, record.note.handle);
             self.files.was_left_open(node, LeftOpen::Directory(handle));
             if let Err(error) = rebuild.directory(record) {
                 tracing::warn!(handle = handle.0, %error, "an open directory is lost");
-                notes.directories.remove(handle);
+                tables.directories.remove(handle);
             }
         }
         for record in records.owners {
-            self.recover_owner(record, notes, kept, rebuild)?;
+            self.recover_owner(record, tables, kept, rebuild)?;
         }
         Ok(())
     }
@@ -114,7 +116,7 @@ impl Host {
     }
 
     /// The names by which rules decide. Those that were being given when the process died are checked.
-    fn recover_names(&self, names: NamesRead, notes: &Notes) {
+    fn recover_names(&self, names: NamesRead, tables: &StateTables) {
         let mut unsure = Vec::new();
         for (node, names) in names {
             match self.tree.nodes.get(node) {
@@ -124,7 +126,9 @@ impl Host {
                     }
                     inode.names.again(names);
                 }
-                _ => names.iter().for_each(|name| notes.names.remove(name.index)),
+                _ => names
+                    .iter()
+                    .for_each(|name| tables.names.remove(name.index)),
             }
         }
         for inode in unsure {
@@ -136,7 +140,7 @@ impl Host {
     fn recover_file(
         &self,
         record: OpenRecord,
-        notes: &Notes,
+        tables: &StateTables,
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
     ) {
@@ -148,7 +152,7 @@ impl Host {
                 handle = handle.0,
                 "an open file is lost: its data path was not recorded"
             );
-            return notes.files.remove(handle);
+            return tables.files.remove(handle);
         }
         let given = kept.remove(&Key::File(handle)).filter(|fd| {
             let inode = self.tree.nodes.get(note.node);
@@ -162,13 +166,13 @@ impl Host {
             filter.was_left(handle, left);
         }
         if let Err(error) = opened {
-            notes.files.remove(handle);
+            tables.files.remove(handle);
             // An open that was carried out, and then again, because the process died before it was answered.
             if self.tree.nodes.get(note.node).is_err() {
                 return tracing::info!(
                     handle = handle.0,
                     node = note.node.0,
-                    recorded = ?notes.recorded_of(note.node),
+                    recorded = ?tables.recorded_of(note.node),
                     "an open file of no known node is left out"
                 );
             }
@@ -179,14 +183,14 @@ impl Host {
     fn recover_owner(
         &self,
         (index, note): (u32, OwnerNote),
-        notes: &Notes,
+        tables: &StateTables,
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
         let mut files = self.files.files_of_owner(&note);
         files.retain(|file| file.node() == note.node);
         let Some(file) = files.first() else {
-            notes.forget_owner(index);
+            tables.forget_owner(index);
             return Ok(());
         };
         let fd = kept.remove(&Key::Owner(index));
@@ -196,7 +200,7 @@ impl Host {
                 Ok(())
             }
             None => {
-                notes.forget_owner(index);
+                tables.forget_owner(index);
                 files.iter().for_each(|file| file.lose());
                 rebuild.lose("locks of open file", note.handle.0, Errno::ENOLCK)
             }

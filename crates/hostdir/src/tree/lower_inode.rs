@@ -2,7 +2,7 @@
 //! calls except closing descriptors.
 
 use crate::identity::Identity;
-use crate::ledger::{NotedPlace, Notes};
+use crate::ledger::{NotedPlace, StateTables};
 use crate::quota::QuotaCharge;
 use parking_lot::Mutex;
 use std::ffi::CString;
@@ -303,9 +303,9 @@ impl<D: Directory> LowerInode<D> {
     }
 
     /// Records it as new, with one lookup.
-    pub(super) fn note_in(&self, notes: &Notes, node: NodeId, file_type: u32) {
+    pub(super) fn note_in(&self, tables: &StateTables, node: NodeId, file_type: u32) {
         let ways = self.ways.lock();
-        notes.note_node(node, &self.identity, file_type, ways.places.last());
+        tables.note_node(node, &self.identity, file_type, ways.places.last());
     }
 
     pub(super) fn was_last_seen_at(&self, place: &Place<D>) -> bool {
