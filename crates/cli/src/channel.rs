@@ -58,7 +58,7 @@ pub(crate) enum Order {
     Metrics(#[serde(skip)] Descriptors),
     /// The socket for [`callers`](crate::callers) queries; before [`Serve`](Self::Serve).
     CallerQueries(#[serde(skip)] Descriptors),
-    /// What outlives the worker of a mount: the journal, the ledger, the socket of the strongbox; before
+    /// What outlives the worker of a mount: the journal, the ledger, the socket of the fd store; before
     /// [`Serve`](Self::Serve).
     Record(#[serde(skip)] Descriptors),
     /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)), if it has one: before
@@ -70,7 +70,7 @@ pub(crate) enum Order {
     /// supervisor dies.
     Mounted(#[serde(skip)] Descriptors),
     /// The front end's connection through the supervisor, and what outlives the worker: the journal, the
-    /// ledger, the socket of the strongbox; then `stat` and `schedstat` of threads of the front end. The worker
+    /// ledger, the socket of the fd store; then `stat` and `schedstat` of threads of the front end. The worker
     /// ends with the connection.
     Connection(#[serde(skip)] Descriptors),
     Statistics,

@@ -7,7 +7,7 @@
 //! | `supervisor` | accepting front ends, and starting workers |
 //! | `workers` | the worker processes |
 //! | `figures` | their statistics |
-//! | `connection`, `strongbox` | what outlives a worker |
+//! | `connection`, `fd_store` | what outlives a worker |
 //! | `id_maps` | id maps of a user namespace |
 //! | `worker` | the process that serves one front end, confined |
 //! | `tree` | the served directory, with the current session |

@@ -40,6 +40,7 @@ mod filter;
 mod follow;
 mod host;
 mod identity;
+mod ids;
 mod judge;
 mod ledger;
 mod printable;
@@ -63,7 +64,7 @@ pub use explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, 
 pub use follow::MountTable;
 pub use host::HostDir;
 pub use judge::{AuditLog, Programs};
-pub use ledger::{Ledger, Strongbox};
+pub use ledger::{FdStore, Ledger};
 pub use printable::{printable, printable_json};
 pub use requests::EXPLAINED_DEPTH_MAX;
 pub use resources::Resources;

@@ -9,8 +9,8 @@ use super::callers;
 use crate::channel::{Order, ToChild};
 use crate::config::ShareConfig;
 use crate::deaths::Deaths;
+use crate::fd_store::Store;
 use crate::foreign::Foreign;
-use crate::strongbox::Store;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -24,7 +24,7 @@ pub(super) struct Connection {
     proxy: VhostProxy,
     journal: Journal,
     ledger: Ledger,
-    strongbox: Store,
+    fd_store: Store,
     /// Of the front end's threads.
     callers: Vec<OwnedFd>,
     deaths: Deaths,
@@ -43,7 +43,7 @@ impl Connection {
         let stream = UnixStream::from(stream.try_clone()?);
         Ok(Foreign::new(Connection {
             ledger: Ledger::new()?,
-            strongbox: Store::start(config.machines_max)?,
+            fd_store: Store::start(config.machines_max)?,
             callers,
             deaths: Deaths::new(config.server.deaths_max),
             // Last: dropping it waits for its thread.
@@ -58,7 +58,7 @@ impl Connection {
         // Before the worker can send to it.
         self.proxy.attach(ours);
         let callers = self.callers.iter().map(|file| file as &dyn AsFd);
-        let kept: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.strongbox];
+        let kept: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.fd_store];
         let copies = kept.into_iter().chain(callers);
         let copies = copies.map(|file| file.as_fd().try_clone_to_owned());
         let all: io::Result<Vec<OwnedFd>> = [Ok(theirs.into())].into_iter().chain(copies).collect();

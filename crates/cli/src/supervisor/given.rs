@@ -5,8 +5,8 @@ use crate::config::MountConfig;
 use crate::confinement::{clone_tree, raise_descriptor_limit};
 use crate::deaths::Deaths;
 use crate::error::{StartupError, system};
+use crate::fd_store::{Store, Stored};
 use crate::policy_file::PolicyFiles;
-use crate::strongbox::{Store, Stored};
 use crate::upgrade::handover::{Incoming, MountState, Outgoing, Slot};
 use std::io;
 use std::ops::Deref;
@@ -31,7 +31,7 @@ pub(super) struct Given {
 pub(super) struct Record {
     pub(super) journal: Journal,
     ledger: Ledger,
-    strongbox: Store,
+    fd_store: Store,
     pub(super) deaths: Deaths,
 }
 
@@ -42,7 +42,7 @@ impl Record {
         Ok(Record {
             journal: Journal::new()?,
             ledger: Ledger::new()?,
-            strongbox: Store::start(1)?,
+            fd_store: Store::start(1)?,
             deaths: Deaths::new(deaths_max),
         })
     }
@@ -55,18 +55,18 @@ impl Record {
         Ok(Record {
             journal: Journal::from_memory(files.take(Slot::Journal)?)?,
             ledger: files.take(Slot::Ledger)?.into(),
-            strongbox: Store::resume(1, [end?, socket?], files.take_stored())?,
+            fd_store: Store::resume(1, [end?, socket?], files.take_stored())?,
             deaths: Deaths::resume(deaths_max, ages),
         })
     }
 
     /// What is in the descriptor store.
     pub(super) fn stored(&self) -> impl Deref<Target = Stored> {
-        self.strongbox.stored()
+        self.fd_store.stored()
     }
 
     fn order(&self) -> io::Result<Order> {
-        let all: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.strongbox];
+        let all: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.fd_store];
         let copies = all.map(|file| file.as_fd().try_clone_to_owned());
         Ok(Order::Record(copies.into_iter().collect::<Result<_, _>>()?))
     }
@@ -128,8 +128,8 @@ impl Given {
         if let Some(record) = &self.record {
             files.add(Slot::Journal, &record.journal);
             files.add(Slot::Ledger, &record.ledger);
-            files.add(Slot::StoreEnd, record.strongbox.end());
-            files.add(Slot::StoreSocket, &record.strongbox);
+            files.add(Slot::StoreEnd, record.fd_store.end());
+            files.add(Slot::StoreSocket, &record.fd_store);
         }
     }
 

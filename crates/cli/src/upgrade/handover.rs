@@ -5,8 +5,8 @@
 
 use crate::channel::packets;
 use crate::config::MountConfig;
+use crate::fd_store::Stored;
 use crate::mount_table::FuseFileSystem;
-use crate::strongbox::Stored;
 use rustix::fs::MemfdFlags;
 use rustix::net::RecvFlags;
 use rustix::net::sockopt::set_socket_send_buffer_size;

@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use thrufs_hostdir::Strongbox;
+use thrufs_hostdir::FdStore;
 use thrufs_sys::fd_passing;
 
 const KEEP: u8 = b'K';
@@ -105,7 +105,7 @@ impl Store {
         let (ours, stored) = (Arc::new(ours), Arc::new(Mutex::new(stored)));
         let (received, kept) = (Arc::clone(&ours), Arc::clone(&stored));
         let keep = move || keep(&received, kept_max, &kept);
-        let thread = start_thread("thrufs-strongbox", keep)?.into();
+        let thread = start_thread("thrufs-fd-store", keep)?.into();
         Ok(Store {
             socket,
             ours,
@@ -198,7 +198,7 @@ impl OfSupervisor {
         }
     }
 
-    /// Receives now what [`take`](Strongbox::take) is to return: the worker of a mount may not receive descriptors
+    /// Receives now what [`take`](FdStore::take) is to return: the worker of a mount may not receive descriptors
     /// later.
     pub(crate) fn fetch(&self) {
         let taken = self.take();
@@ -206,7 +206,7 @@ impl OfSupervisor {
     }
 }
 
-impl Strongbox for OfSupervisor {
+impl FdStore for OfSupervisor {
     fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
         // Under the lock, so that packets are in the order of the count.
         let mut keys = self.keys.lock();
@@ -322,14 +322,14 @@ mod tests {
     #[test]
     fn stored_descriptors_are_limited() {
         let store = Store::start(1).unwrap();
-        let mut strongbox = OfSupervisor::new(store.socket.try_clone().unwrap(), 1);
-        strongbox.kept_max = 2;
+        let mut fd_store = OfSupervisor::new(store.socket.try_clone().unwrap(), 1);
+        fd_store.kept_max = 2;
         let file = File::open("/").unwrap();
-        strongbox.keep(1, file.as_fd()).unwrap();
-        strongbox.keep(2, file.as_fd()).unwrap();
-        assert!(strongbox.keep(3, file.as_fd()).is_err());
-        strongbox.keep(2, file.as_fd()).unwrap();
-        strongbox.discard(1);
-        strongbox.keep(3, file.as_fd()).unwrap();
+        fd_store.keep(1, file.as_fd()).unwrap();
+        fd_store.keep(2, file.as_fd()).unwrap();
+        assert!(fd_store.keep(3, file.as_fd()).is_err());
+        fd_store.keep(2, file.as_fd()).unwrap();
+        fd_store.discard(1);
+        fd_store.keep(3, file.as_fd()).unwrap();
     }
 }
