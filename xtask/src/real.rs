@@ -23,7 +23,7 @@ const NOT_TESTS: &[&str] = &["mount", "peers", "stress", "million"];
 /// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or do what others do over
 /// both.
 const NOT_OVER_RING: &[&str] = &[
-    "archive", "build", "counts", "install", "million", "peers", "run",
+    "archive", "build", "counts", "fuser", "install", "million", "peers", "run",
 ];
 
 /// Scripts that also run without passthrough.

@@ -18,6 +18,14 @@ pub struct Name<'a>(&'a CStr);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadName;
 
+impl fmt::Display for BadName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("not a name of a file: it is empty, too long or has a slash")
+    }
+}
+
+impl std::error::Error for BadName {}
+
 impl<'a> Name<'a> {
     /// Checks that `name` is one component.
     ///

@@ -68,7 +68,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let _ = std::env::set_current_dir("/");
     let mut target = MountTarget {
-        mountpoint: config.mountpoint,
+        mountpoint: config.mountpoint.clone(),
         mounted: None,
     };
     let mut abort = None;
@@ -79,6 +79,8 @@ pub(crate) fn main() -> ExitCode {
                 abort = file.pop();
             }
             Ok(Some(Order::Background)) => drop(log.leave_the_terminal()),
+            // The supervisor says if it fails.
+            Ok(Some(Order::ReopenLog)) => drop(log.reopen(&config.server)),
             Ok(Some(Order::Stop)) => return ExitCode::SUCCESS,
             Ok(Some(other)) => tracing::debug!(?other, "unexpected message to auto_unmount"),
             Ok(None) | Err(_) => break,

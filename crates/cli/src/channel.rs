@@ -5,6 +5,7 @@
 //! end means that the other process has ended.
 
 use crate::config::{MountConfig, ShareConfig};
+use crate::control::reload::Outcome;
 use crate::foreign::Foreign;
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
@@ -53,9 +54,11 @@ pub(crate) enum Order {
     /// Where the worker is queried. Before [`Serve`](Self::Serve): the listening control socket, if any.
     /// Before [`Share`](Self::Share): a socket connected to the supervisor.
     Control(#[serde(skip)] Descriptors),
+    /// Where the worker of a mount serves metrics; before [`Serve`](Self::Serve).
+    Metrics(#[serde(skip)] Descriptors),
     /// The socket for [`callers`](crate::callers) queries; before [`Serve`](Self::Serve).
     CallerQueries(#[serde(skip)] Descriptors),
-    /// What outlives the worker of a mount: the journal, the ledger, the socket of the strongbox; before
+    /// What outlives the worker of a mount: the journal, the ledger, the socket of the fd store; before
     /// [`Serve`](Self::Serve).
     Record(#[serde(skip)] Descriptors),
     /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)), if it has one: before
@@ -67,10 +70,14 @@ pub(crate) enum Order {
     /// supervisor dies.
     Mounted(#[serde(skip)] Descriptors),
     /// The front end's connection through the supervisor, and what outlives the worker: the journal, the
-    /// ledger, the socket of the strongbox; then `stat` and `schedstat` of threads of the front end. The worker
+    /// ledger, the socket of the fd store; then `stat` and `schedstat` of threads of the front end. The worker
     /// ends with the connection.
     Connection(#[serde(skip)] Descriptors),
     Statistics,
+    /// Open the log file again.
+    ReopenLog,
+    /// The outcome of a [`Reload`](Notice::Reload). A new policy was sent before.
+    Reloaded(Outcome),
     /// Detach from the terminal.
     Background,
     /// The plan of a sandbox: for the process that builds it, and for its process 1.
@@ -93,6 +100,8 @@ pub(crate) enum Notice {
     /// This many threads have requests that do not end. The worker is about to exit, if it can.
     Stuck(usize),
     Signalled(i32),
+    /// A client of the control socket asks for it.
+    Reload,
     /// The final statistics of a share's worker, in the form of a control reply.
     Figures(String),
     /// `/dev/fuse`, opened in the user namespace of the sandbox.
@@ -113,6 +122,7 @@ impl Message for Order {
             Order::Serve(_, all)
             | Order::Share(_, all)
             | Order::Control(all)
+            | Order::Metrics(all)
             | Order::CallerQueries(all)
             | Order::Policy(all)
             | Order::Record(all)
@@ -129,7 +139,10 @@ impl Message for Order {
             Order::Record(all) => (all, 3..=3),
             Order::Policy(files) => (files, 1..=2),
             Order::Mounted(file) => (file, 0..=1),
-            Order::Share(_, one) | Order::Control(one) | Order::CallerQueries(one) => (one, 1..=1),
+            Order::Share(_, one)
+            | Order::Control(one)
+            | Order::Metrics(one)
+            | Order::CallerQueries(one) => (one, 1..=1),
             _ => return None,
         })
     }

@@ -8,6 +8,7 @@ use crate::error::finish;
 use crate::explain::ExplainArguments;
 use crate::install::InstallArguments;
 use crate::list::ListArguments;
+use crate::list::top::TopArguments;
 use crate::manual::ManArguments;
 use crate::output::print;
 use crate::policy::PolicyCommand;
@@ -44,6 +45,7 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         .subcommand(ExplainArguments::command())
         .subcommand(CtlArguments::command())
         .subcommand(ListArguments::command())
+        .subcommand(TopArguments::command())
         .subcommand(CompletionsArguments::command())
         .subcommand(ManArguments::command())
         .subcommand(InstallArguments::command())
@@ -87,6 +89,7 @@ pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
         "explain" => finish(NAME, explain::explain(parsed(matches))),
         "ctl" => finish(NAME, ctl::ctl(parsed(matches))),
         "list" => finish(NAME, list::list(parsed(matches))),
+        "top" => finish(NAME, list::top::top(parsed(matches))),
         "completions" => {
             let CompletionsArguments { shell } = parsed(matches);
             print(completions(shell));

@@ -8,7 +8,7 @@ mod path;
 mod server;
 mod share;
 
-pub(crate) use server::{ControlLocation, ServerConfig};
+pub(crate) use server::{ControlLocation, MetricsAddress, ServerConfig};
 pub(crate) use share::{CapabilityChange, FilterAction, Sandbox, ShareConfig};
 
 use rustix::mount::MountAttrFlags;

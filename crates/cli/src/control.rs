@@ -5,7 +5,7 @@
 //! | `protocol` | requests and replies: a JSON object per line |
 //! | `socket` | the files of the sockets |
 //! | `server`, `connection` | the thread of the worker that serves it |
-//! | `answer` | the replies |
+//! | `answer`, `reload` | the replies |
 //! | `finding`, `client`, `query_error` | from a path to its mount, and the client |
 //!
 //! ```text
@@ -23,5 +23,6 @@ pub(crate) mod connection;
 pub(crate) mod finding;
 pub(crate) mod protocol;
 pub(crate) mod query_error;
+pub(crate) mod reload;
 pub(crate) mod server;
 pub(crate) mod socket;

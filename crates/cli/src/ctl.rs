@@ -1,12 +1,13 @@
 //! `thrufs ctl`: queries of the server of a mount or share.
 
 mod health;
-mod metrics;
 
 use crate::control::client::{ask, ask_share, share_at};
 use crate::control::finding::locate;
 use crate::control::protocol::{Command as Query, escape};
 use crate::control::query_error::QueryError;
+use crate::metrics;
+use crate::mount_table;
 use crate::output::{print, print_json};
 use clap::{Parser, ValueEnum};
 use serde_json::Value;
@@ -33,6 +34,9 @@ pub(crate) struct CtlArguments {
     /// What to do
     #[arg(id = "COMMAND")]
     query: CtlQuery,
+    /// What to log, for log-level
+    #[arg(id = "LEVEL", required_if_eq("COMMAND", "log-level"))]
+    level: Option<Level>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,6 +49,21 @@ enum CtlQuery {
     Health,
     /// Wait until the mount shows all changes in the source
     Settle,
+    /// Open the log file and read the policy again, as on SIGHUP
+    Reload,
+    /// Have the kernel drop what it caches of the mount
+    DropCaches,
+    /// Change what is logged until the server ends
+    LogLevel,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
 }
 
 /// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.
@@ -55,7 +74,11 @@ pub(crate) fn ctl(arguments: CtlArguments) -> Result<ExitCode, QueryError> {
         bounded,
         path,
         query,
+        level,
     } = arguments;
+    if level.is_some() && query != CtlQuery::LogLevel {
+        return Err(QueryError::NoLevel);
+    }
     match query {
         CtlQuery::Health if bounded => return health::check(&path, control.as_deref(), json),
         CtlQuery::Health => return health::check_in_time(&path, json),
@@ -63,7 +86,16 @@ pub(crate) fn ctl(arguments: CtlArguments) -> Result<ExitCode, QueryError> {
     }
     let command = match query {
         CtlQuery::Settle => Query::Settle,
-        _ => Query::Statistics,
+        CtlQuery::Reload => Query::Reload,
+        CtlQuery::DropCaches => Query::DropCaches {
+            keeps_names: has_mounts_within(&path),
+        },
+        CtlQuery::LogLevel => {
+            let level = level.and_then(|it| it.to_possible_value());
+            let level = level.expect("clap requires it").get_name().to_owned();
+            Query::LogLevel { level }
+        }
+        CtlQuery::Statistics | CtlQuery::Metrics | CtlQuery::Health => Query::Statistics,
     };
     let (place, mut answer) = asked(&path, control.as_deref(), &command)?;
     match query {
@@ -82,6 +114,12 @@ pub(crate) fn ctl(arguments: CtlArguments) -> Result<ExitCode, QueryError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether something is mounted on a directory of the mount that a path is on: it would be detached if the name of that
+/// were dropped.
+fn has_mounts_within(path: &Path) -> bool {
+    locate(path).is_ok_and(|located| mount_table::is_mounted_on(located.mount.device))
 }
 
 /// The mount point or socket, and the answer.

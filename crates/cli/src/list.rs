@@ -6,24 +6,28 @@
 //! | `probe` | asking servers, for a limited time |
 //! | `entry` | what is known of a mount or share |
 //! | `table` | as text |
+//! | `top` | `thrufs top`: what they do, again and again |
 //!
 //! Mounts are found in the tables of all mount namespaces, shares by their control sockets and workers. Root finds those
 //! of every user, another user its own.
 
-pub(crate) mod entry;
+mod entry;
 mod probe;
 mod processes;
 mod table;
+pub(crate) mod top;
 
-use crate::control::socket::{file_name, find, of_shares};
+use crate::control::socket::{file_name, find, may_hang, of_shares};
 use crate::error::StartupError;
 use crate::mount_table::{FuseFileSystem, Mount, on_top_at};
 use crate::output::{print, print_json};
+use crate::screen;
 use clap::Parser;
 use entry::{Elsewhere, Entry};
 use probe::{Question, ask_all};
 use processes::Processes;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// List the mounts and shares of this machine
 #[derive(Parser)]
@@ -35,6 +39,10 @@ pub(crate) struct ListArguments {
     /// Show requests a second, sampled for half a second, instead of requests so far
     #[arg(long)]
     rates: bool,
+    /// Show it again every 2 seconds, or so many, with requests a second
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "2", value_parser = screen::interval, conflicts_with = "json")]
+    watch: Option<Duration>,
 }
 
 /// What is mounted at least once.
@@ -47,24 +55,72 @@ struct Mounted<'a> {
 }
 
 pub(crate) fn list(arguments: ListArguments) -> Result<(), StartupError> {
-    let processes = Processes::read();
-    let (mut entries, questions) = known(&processes, arguments.rates);
-    for (entry, answer) in entries.iter_mut().zip(ask_all(questions)) {
-        entry.complete(answer, &processes);
+    if let Some(interval) = arguments.watch {
+        let mut found = Found::default();
+        // With a rate of its own, until there is one before.
+        let mut before: Option<(Instant, Vec<Entry>)> = None;
+        screen::refresh(interval, |columns| {
+            let (now, mut entries) = (Instant::now(), found.entries(before.is_none()));
+            if let Some((at, before)) = &before {
+                let passed = now.duration_since(*at);
+                entries.iter_mut().for_each(|it| it.compare(before, passed));
+            }
+            let text = table::of(&entries, true, columns);
+            before = Some((now, entries));
+            text
+        });
+        return Ok(());
     }
-    // What another program has called a mount of ours, or of which only a socket is left.
-    entries.retain(Entry::is_there);
-    add_unasked_shares(&mut entries, &processes);
-    entries.sort_by(|one, other| one.place.cmp(&other.place));
+    let entries = Found::default().entries(arguments.rates);
     match arguments.json {
         true => print_json(&entries),
-        false => print(table::of(&entries, arguments.rates)),
+        false => print(table::of(&entries, arguments.rates, table::WIDTH)),
     }
     Ok(())
 }
 
+/// How often servers are asked before `/proc` is walked again, which costs more.
+const ASKED_MAX: u32 = 5;
+
+/// The mounts and shares that were found, to be asked again and again.
+#[derive(Default)]
+struct Found {
+    processes: Processes,
+    known: Vec<(Entry, Question)>,
+    asked: u32,
+    /// How many have answered.
+    serving: usize,
+}
+
+impl Found {
+    /// All mounts and shares, as they are now; new ones a little later.
+    fn entries(&mut self, with_rate: bool) -> Vec<Entry> {
+        if self.asked.is_multiple_of(ASKED_MAX) {
+            self.processes = Processes::read();
+            self.known = known(&self.processes);
+        }
+        let (mut entries, mut questions): (Vec<_>, Vec<_>) = self.known.iter().cloned().unzip();
+        questions.iter_mut().for_each(|it| it.with_rate = with_rate);
+        for (entry, answer) in entries.iter_mut().zip(ask_all(questions)) {
+            entry.complete(answer, &self.processes);
+        }
+        // What another program has called a mount of ours, or of which only a socket is left.
+        entries.retain(Entry::is_there);
+        add_unasked_shares(&mut entries, &self.processes);
+        entries.sort_by(|one, other| one.place.cmp(&other.place));
+        let serving = entries.iter().filter(|it| it.statistics.is_some()).count();
+        // One that has ended is looked for at once.
+        self.asked = match serving == self.serving || self.asked == 0 {
+            true => self.asked + 1,
+            false => 0,
+        };
+        self.serving = serving;
+        entries
+    }
+}
+
 /// What there is without asking, and what to ask each.
-fn known(processes: &Processes, with_rate: bool) -> (Vec<Entry>, Vec<Question>) {
+fn known(processes: &Processes) -> Vec<(Entry, Question)> {
     let own = rustix::process::geteuid().as_raw();
     let mounts = mounted(processes).into_iter().filter_map(|it| {
         let user = it.mount.user?;
@@ -76,11 +132,12 @@ fn known(processes: &Processes, with_rate: bool) -> (Vec<Entry>, Vec<Question>) 
         // A server that is there could leave it without an answer.
         let mounted = (it.is_here && it.is_on_top && user == own && !is_held)
             .then(|| (it.mount.path.clone(), it.mount.id));
-        let control = Some((find(user, &file_name(it.mount.device)), user));
+        let control = find(user, &file_name(it.mount.device));
+        let control = (!may_hang(&control)).then_some((control, user));
         let question = Question {
             control,
             mounted,
-            with_rate,
+            ..Question::default()
         };
         Some((
             Entry::of_mount(it.mount, user, it.is_here, it.elsewhere),
@@ -92,12 +149,11 @@ fn known(processes: &Processes, with_rate: bool) -> (Vec<Entry>, Vec<Question>) 
         let control = Some((socket, user));
         let question = Question {
             control,
-            with_rate,
             ..Question::default()
         };
         (entry, question)
     });
-    mounts.chain(shares).unzip()
+    mounts.chain(shares).collect()
 }
 
 /// The FUSE file systems of all mount namespaces, by their first mount: in this one, if there is one.

@@ -18,14 +18,17 @@ use json::JsonLines;
 use parking_lot::Mutex;
 use rate::{LogRate, PIECE_BYTES_MAX};
 use rustix::fs::{Mode, OFlags};
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use syslog::Syslog;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 const DEFAULT: &str = "info";
 
@@ -55,37 +58,47 @@ pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, StartupError> {
 /// worker that opens files by handle could open, from the descriptor of a log file, all files of its file
 /// system.
 pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError> {
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter(config)?)
+    let (filter, level) = reload::Layer::new(filter(config)?);
+    let syslog = config.syslog.then(Syslog::connect).transpose();
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_target(false)
         // They go to standard error, and panic when that is closed.
         .log_internal_errors(false);
-    let syslog = config.syslog.then(Syslog::connect).transpose();
-    let (begun, unreached) = match syslog {
-        Ok(Some(syslog)) => {
-            let subscriber = subscriber.without_time().with_writer(syslog).finish();
-            (tracing::subscriber::set_global_default(subscriber), None)
-        }
+    let (lines, unreached) = match syslog {
+        Ok(Some(syslog)) => (lines.without_time().with_writer(syslog).boxed(), None),
         other => {
-            let subscriber = subscriber.with_writer(|| StandardError);
-            let begun = match config.log_json {
+            let lines = lines.with_writer(|| StandardError);
+            let lines = match config.log_json {
                 true => {
                     report_as_json();
-                    let subscriber = subscriber.event_format(JsonLines).finish();
-                    tracing::subscriber::set_global_default(subscriber)
+                    lines.event_format(JsonLines).boxed()
                 }
-                false => tracing::subscriber::set_global_default(subscriber.finish()),
+                false => lines.boxed(),
             };
-            (begun, other.err())
+            (lines, other.err())
         }
     };
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     // Fails only if a logger was set earlier in this process.
-    let _ = begun;
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        let _ = LEVEL.set(level);
+    }
     if let Some(error) = unreached {
         tracing::warn!("cannot connect to syslog: {error}");
     }
     Ok(())
+}
+
+static LEVEL: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// From now on, this process logs what is at least as important as this.
+pub(crate) fn set_level(level: &str) -> Result<(), String> {
+    let known = level.parse::<LevelFilter>();
+    let known = known.map_err(|_| format!("`{level}` is no level"))?;
+    let filter = EnvFilter::new(known.to_string());
+    let set = LEVEL.get().map(|handle| handle.reload(filter));
+    set.transpose().map(drop).map_err(|error| error.to_string())
 }
 
 /// Of this process, once it [`is_limited`](limit), and of all whose logs it relays: peers make it start processes, and
@@ -187,18 +200,19 @@ impl Log {
         Ok(log)
     }
 
-    /// Opens a log file again, which may have been renamed. Without the new one, the old one stays.
-    pub(crate) fn reopen(&self, config: &ServerConfig) {
+    /// Opens a log file again, which may have been renamed. Without the new one, the old one stays. Returns whether there
+    /// is one.
+    pub(crate) fn reopen(&self, config: &ServerConfig) -> Result<bool, String> {
         // What these lead to depends on what is open.
         let leads_on = |path: &PathBuf| path.starts_with("/dev") || path.starts_with("/proc");
         if config.log_file.as_ref().is_none_or(leads_on) {
-            return;
+            return Ok(false);
         }
-        let redirected = open(config).map(|file| file.as_ref().map(rustix::stdio::dup2_stderr));
-        match redirected {
-            Ok(Some(Err(errno))) => tracing::error!("the log stays where it was: {errno}"),
-            Ok(_) => tracing::debug!("the log file was opened again"),
-            Err(error) => tracing::error!("the log stays where it was: {error}"),
+        let stays = |why: &dyn Display| format!("the log stays where it was: {why}");
+        match open(config).map(|file| file.as_ref().map(rustix::stdio::dup2_stderr)) {
+            Ok(Some(Err(errno))) => Err(stays(&errno)),
+            Ok(_) => Ok(true),
+            Err(error) => Err(stays(&error)),
         }
     }
 

@@ -20,10 +20,11 @@
 //! | `process`, `channel` | starting processes, and their messages |
 //! | `callers` | queries of the worker about callers |
 //! | `control` | the control socket of a server |
+//! | `metrics` | statistics as OpenMetrics text, and by HTTP |
 //! | `listening`, `systemd` | Unix sockets; readiness notification |
 //! | `task`, `waiting` | blocking calls and poll(2) with deadlines |
 //! | `mounting`, `mount_table` | mounting and unmounting |
-//! | `confinement`, `log`, `error`, `output` | confinement of the worker; log, errors, standard output |
+//! | `confinement`, `log`, `error`, `output`, `screen` | confinement of the worker; log, errors, standard output |
 //!
 //! ```text
 //! thrufs mount ──starts──► supervisor ──starts──► worker
@@ -52,6 +53,7 @@ mod doctor;
 mod draft;
 mod error;
 mod explain;
+mod fd_store;
 mod foreign;
 mod install;
 mod launch;
@@ -60,6 +62,7 @@ mod listening;
 mod log;
 mod lookup;
 mod manual;
+mod metrics;
 mod mount_helper;
 mod mount_table;
 mod mounting;
@@ -70,9 +73,9 @@ mod policy_file;
 mod process;
 mod remount;
 mod run;
+mod screen;
 mod share;
 mod source;
-mod strongbox;
 mod supervisor;
 mod systemd;
 mod task;

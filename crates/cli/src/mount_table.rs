@@ -103,6 +103,30 @@ pub(crate) fn process_that_sees(
     })
 }
 
+/// Whether something is mounted on a directory of this file system, in any mount namespace that this user may look at.
+pub(crate) fn is_mounted_on(device: DeviceNumber) -> bool {
+    let mut known = Vec::new();
+    processes().any(|(_, path)| {
+        let (Ok(namespace), Ok(text)) = (
+            std::fs::read_link(path.join("ns/mnt")),
+            std::fs::read(path.join("mountinfo")),
+        ) else {
+            return false;
+        };
+        if known.contains(&namespace) {
+            return false;
+        }
+        known.push(namespace);
+        has_mounts_on(&parse(&text).collect::<Vec<_>>(), device)
+    })
+}
+
+fn has_mounts_on(mounts: &[Mount], device: DeviceNumber) -> bool {
+    let is_on = |mount: &Mount, upon: &Mount| mount.parent == upon.id && mount.path != upon.path;
+    let mut of_device = mounts.iter().filter(|mount| mount.device == device);
+    of_device.any(|upon| mounts.iter().any(|mount| is_on(mount, upon)))
+}
+
 /// The processes that this one sees, and their directories in `/proc`.
 pub(crate) fn processes() -> impl Iterator<Item = (i32, PathBuf)> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs_hostdir::{printable, printable_json};
 use tracing_subscriber::fmt::format::Writer;
@@ -36,6 +37,27 @@ pub(crate) fn print_json(value: &impl Serialize) {
 /// Prints a message to standard error.
 pub(crate) fn report(message: impl Display) {
     let _ = write_report(&format!("{message}\n"));
+}
+
+/// Prints what is to be known of a mount or share to standard error, in one write, as the file may be shared. Lines begin
+/// with its path, which is a field of JSON.
+pub(crate) fn report_of(place: &Path, text: &str) {
+    let text = match REPORTS_JSON.load(Ordering::Relaxed) {
+        true => {
+            let prefix = format!("thrufs: {}: ", place.display());
+            let lines = text.lines().filter(|line| !line.is_empty());
+            let object = |line: &str| {
+                let message = line.strip_prefix(&prefix).unwrap_or(line);
+                let place = place.to_string_lossy();
+                json!({ "time": now(), "level": "INFO", "place": place, "message": message })
+            };
+            let objects = lines.map(|line| format!("{}\n", object(line)));
+            lines_of(&objects.collect::<String>(), printable_json)
+        }
+        false => lines_of(&format!("{text}\n"), printable),
+    };
+    // It may be closed.
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints why a command failed to standard error.

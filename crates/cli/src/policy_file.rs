@@ -5,6 +5,7 @@ use crate::channel::Order;
 use crate::error::{StartupError, system, system_at};
 use crate::lookup;
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -95,6 +96,10 @@ impl PolicyFiles {
         })?;
         Ok((Arc::new(policy), self.audit))
     }
+}
+
+pub(crate) fn not_reloaded(error: impl Display) -> String {
+    format!("policy not reloaded, the active one stays: {error}")
 }
 
 /// The text of a file that may be a user's.

@@ -425,7 +425,7 @@ fn config(
 }
 
 /// Options of mounts that have no meaning here, or would open the sandbox; with their opposites.
-const DECIDED_HERE: &str = "policy control allow_other default_permissions auto_unmount foreground \
+const DECIDED_HERE: &str = "policy control metrics allow_other default_permissions auto_unmount foreground \
                             stop_timeout nosuid nodev export";
 
 /// Ends this process by the signal that ended the command, as a shell expects.

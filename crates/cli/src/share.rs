@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `launch` | checking the arguments |
 //! | `listener` | the socket of front ends, and its pid file |
+//! | `client_sockets` | the sockets for queries, upgrades and metrics |
 //! | `supervisor` | accepting front ends, and starting workers |
 //! | `workers` | the worker processes |
 //! | `figures` | their statistics |
-//! | `connection`, `strongbox` | what outlives a worker |
+//! | `connection`, `fd_store` | what outlives a worker |
 //! | `id_maps` | id maps of a user namespace |
 //! | `worker` | the process that serves one front end, confined |
 //! | `tree` | the served directory, with the current session |
@@ -24,6 +25,7 @@
 //! When a worker dies before its connection ends, the next one resumes it.
 
 mod callers;
+mod client_sockets;
 mod connection;
 mod error;
 mod figures;

@@ -20,14 +20,16 @@ use crate::auto_unmount::AutoUnmount;
 use crate::callers;
 use crate::channel::{Notice, Order, ToParent};
 use crate::config::{MountConfig, ServerConfig};
+use crate::control::reload::{Outcome, Reloaded};
 use crate::control::socket::{ControlSocket, Purpose, file_name};
 use crate::error::{StartupError, system};
 use crate::listening::SocketFile;
 use crate::log::Log;
+use crate::metrics;
 use crate::mount_table;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, MountTarget};
-use crate::policy_file::PolicyFiles;
+use crate::policy_file::{PolicyFiles, not_reloaded};
 use crate::process::{OWN_PROGRAM, Process, Role};
 use crate::systemd;
 use crate::task::Task;
@@ -75,6 +77,8 @@ struct MountSupervisor {
     control: Vec<ControlSocket>,
     /// Those that are, removed on drop.
     socket_files: Vec<SocketFile>,
+    /// For the log.
+    metrics_at: Option<String>,
     /// The listening socket for upgrades.
     upgrades: Option<OwnedFd>,
     upgrade: Option<Upgrade>,
@@ -171,6 +175,11 @@ impl MountSupervisor {
             _ => make(Purpose::Upgrades)?,
         };
         let (for_upgrades, upgrades) = upgrades.unzip();
+        let metrics = config.server.metrics.as_ref().map(metrics::listen);
+        let metrics = metrics.transpose()?;
+        let (metrics, (metrics_file, metrics_at)) = metrics
+            .map(|it| (Some(it.listener), (it.file, Some(it.at))))
+            .unwrap_or_default();
         let privileged = mounting::is_privileged();
         let mut target = MountTarget {
             mountpoint: config.mountpoint.clone(),
@@ -184,7 +193,7 @@ impl MountSupervisor {
             device
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
-            let mut given = Given::new(&config, sources, listener, policy)?;
+            let mut given = Given::new(&config, sources, [listener, metrics], policy)?;
             let (orders, sources) = given.orders()?;
             let program = OWN_PROGRAM.as_ref();
             let worker = start_worker(program, &config, &device, sources, orders)?;
@@ -209,7 +218,8 @@ impl MountSupervisor {
             announced: false,
             early_signal: None,
             control: queries.into_iter().chain(for_upgrades).collect(),
-            socket_files: Vec::new(),
+            socket_files: metrics_file.into_iter().collect(),
+            metrics_at,
             upgrades,
             upgrade: None,
             command: None,
@@ -368,8 +378,13 @@ impl MountSupervisor {
     fn announce(&mut self) {
         let (source, mountpoint) = (&self.config.source, &self.config.mountpoint);
         let mounted = format!("mounted {} on {}", source.display(), mountpoint.display());
-        let Some(launcher) = &self.launcher else {
+        let metrics = self.metrics_at.take();
+        let log = || {
             tracing::info!("{mounted}");
+            metrics.iter().for_each(|at| tracing::info!("{at}"));
+        };
+        let Some(launcher) = &self.launcher else {
+            log();
             systemd::notify_ready();
             return;
         };
@@ -378,7 +393,7 @@ impl MountSupervisor {
         }
         let left = self.log.leave_the_terminal();
         // Only for the log file: success is silent.
-        tracing::info!("{mounted}");
+        log();
         let _ = launcher.send(&Notice::Ready);
         // It closes its end when the mount responds, and sends `Stop` if it does not.
         self.announced = true;
@@ -403,7 +418,11 @@ impl MountSupervisor {
                 MountEvent::Signal(SIGHUP) | MountEvent::Worker(Notice::Signalled(SIGHUP))
                     if !self.ends_on_hangup =>
                 {
-                    self.reload();
+                    let _ = self.reload();
+                }
+                MountEvent::Worker(Notice::Reload) => {
+                    let outcome = self.reload();
+                    self.worker.tell(&Order::Reloaded(outcome));
                 }
                 MountEvent::Signal(number) | MountEvent::Worker(Notice::Signalled(number)) => {
                     return self.stop(number);
@@ -432,19 +451,24 @@ impl MountSupervisor {
     }
 
     /// Opens the log file again, and reloads the policy. A bad one changes nothing.
-    fn reload(&mut self) {
-        self.log.reopen(&self.config.server);
-        let Some(path) = &self.config.server.policy else {
-            return tracing::info!("SIGHUP: there is no policy to reload");
-        };
-        let opened = PolicyFiles::open(path, &self.config.serving);
-        match opened.and_then(|files| Ok((files.for_worker()?, files))) {
-            Ok((policy, files)) => {
-                self.worker.tell(&policy);
-                self.given.policy = Some(files);
-            }
-            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
+    fn reload(&mut self) -> Outcome {
+        let log_file = self.log.reopen(&self.config.server);
+        if let Some(process) = &self.auto_unmount {
+            process.send(&Order::ReopenLog);
         }
+        let policy = self.reload_policy().map_err(not_reloaded);
+        Reloaded::of(log_file, policy)
+    }
+
+    /// Returns whether there is one.
+    fn reload_policy(&mut self) -> Result<bool, StartupError> {
+        let Some(path) = &self.config.server.policy else {
+            return Ok(false);
+        };
+        let files = PolicyFiles::open(path, &self.config.serving)?;
+        self.worker.tell(&files.for_worker()?);
+        self.given.policy = Some(files);
+        Ok(true)
     }
 }
 

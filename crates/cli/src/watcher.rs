@@ -5,15 +5,17 @@ use crate::channel::{Notice, Order, ToParent};
 use crate::confinement::Duty;
 use crate::control::answer::Subject;
 use crate::control::connection::Answer;
-use crate::policy_file::PolicyFiles;
+use crate::control::reload::Outcome;
+use crate::output::report_of;
+use crate::policy_file::{PolicyFiles, not_reloaded};
 use crate::process;
 use crate::task;
 use crate::waiting;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGUSR1, SignalFd};
 
@@ -21,6 +23,7 @@ use thrufs_sys::signal::{SIGUSR1, SignalFd};
 #[derive(Default)]
 pub(crate) struct WorkerSetup {
     pub(crate) control: Option<OwnedFd>,
+    pub(crate) metrics: Option<OwnedFd>,
     pub(crate) callers: Option<OwnedFd>,
     pub(crate) policy: Option<PolicyFiles>,
     pub(crate) record: Vec<OwnedFd>,
@@ -32,6 +35,7 @@ pub(crate) fn receive_setup(supervisor: &ToParent) -> Option<(WorkerSetup, Order
     loop {
         match supervisor.receive() {
             Ok(Some(Order::Control(mut socket))) => setup.control = socket.pop(),
+            Ok(Some(Order::Metrics(mut socket))) => setup.metrics = socket.pop(),
             Ok(Some(Order::CallerQueries(mut socket))) => setup.callers = socket.pop(),
             Ok(Some(Order::Record(all))) => setup.record = all,
             Ok(Some(Order::Policy(files))) => setup.policy = PolicyFiles::received(files),
@@ -69,6 +73,10 @@ pub(crate) struct Watcher<T> {
     pub(crate) subject: Arc<Subject>,
     /// The path of the policy, and the known accounts.
     pub(crate) policy: Option<(PathBuf, Accounts)>,
+    /// Of the last policy that was sent, until the outcome of its reload is.
+    pub(crate) refused: Option<String>,
+    /// To the control thread.
+    pub(crate) outcomes: Sender<Outcome>,
     pub(crate) watched: T,
 }
 
@@ -108,8 +116,12 @@ impl<T: Watched> Watcher<T> {
                 Ok(Some(Order::Statistics)) => self.print_statistics(),
                 Ok(Some(Order::Policy(files))) => {
                     if let Some(files) = PolicyFiles::received(files) {
-                        self.replace_policy(files);
+                        self.refused = self.replace_policy(files).err();
                     }
+                }
+                Ok(Some(Order::Reloaded(outcome))) => {
+                    let outcome = self.refused.take().map_or(outcome, Err);
+                    let _ = self.outcomes.send(outcome);
                 }
                 Ok(Some(message)) => self.watched.on_message(message),
                 Ok(None) | Err(_) => {
@@ -121,22 +133,22 @@ impl<T: Watched> Watcher<T> {
         true
     }
 
-    fn replace_policy(&self, files: PolicyFiles) {
+    fn replace_policy(&self, files: PolicyFiles) -> Result<(), String> {
         let Some((path, accounts)) = &self.policy else {
-            return;
+            return Ok(());
         };
         let replaced = files
             .compile(path, accounts)
             .and_then(|(policy, audit)| Ok(self.subject.served.replace_policy(policy, audit)?));
-        match replaced {
-            Ok(()) => tracing::info!("policy {} reloaded", path.display()),
-            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
-        }
+        let shown = path.display();
+        replaced
+            .inspect(|()| tracing::info!("policy {shown} reloaded"))
+            .map_err(not_reloaded)
+            .inspect_err(|why| tracing::error!("{why}"))
     }
 
     /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
-        // In one write, as the file may be shared. Standard error may be closed.
-        let _ = writeln!(io::stderr(), "{}", self.subject.statistics_text());
+        report_of(&self.subject.place, &self.subject.statistics_text());
     }
 }

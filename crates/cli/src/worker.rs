@@ -11,8 +11,8 @@ use crate::confinement::{self, Duty, Inherited, Outcome, Serving};
 use crate::control::answer::{Served, Subject, configured};
 use crate::control::connection::Answer;
 use crate::control::server::answer_all;
+use crate::fd_store::OfSupervisor;
 use crate::mounting;
-use crate::strongbox::OfSupervisor;
 use crate::watcher::Watched;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -50,11 +50,11 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
     let callers = unprivileged.callers.take().map(Callers::new).map(Arc::new);
     resources.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
     let journal = match <[OwnedFd; 3]>::try_from(std::mem::take(&mut unprivileged.record)) {
-        Ok([journal, ledger, strongbox]) => {
+        Ok([journal, ledger, fd_store]) => {
             resources.ledger = Some(Ledger::from(ledger));
-            let strongbox = OfSupervisor::new(strongbox, 1);
-            strongbox.fetch();
-            resources.strongbox = Some(Arc::new(strongbox));
+            let fd_store = OfSupervisor::new(fd_store, 1);
+            fd_store.fetch();
+            resources.fd_store = Some(Arc::new(fd_store));
             Some(Journal::from_memory(journal)?)
         }
         Err(_) => None,

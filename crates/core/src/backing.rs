@@ -122,6 +122,13 @@ impl Backing {
     pub fn id(&self) -> BackingId {
         self.id
     }
+
+    /// Leaves the registration to the caller: it stays until it is [adopted](Backings::adopt) again and dropped, or
+    /// until the connection ends.
+    pub fn into_id(self) -> BackingId {
+        self.backings.registered.lock().remove(&self.id.0);
+        self.id
+    }
 }
 
 impl Drop for Backing {

@@ -268,6 +268,14 @@ impl<'a> WriteSource<'a> {
         self.len() == 0
     }
 
+    /// The data, where they are a slice; `None` over virtio-fs, where [`copy_to`](Self::copy_to) copies them.
+    pub fn as_bytes(&self) -> Option<&'a [u8]> {
+        match self.data {
+            Data::Here(bytes) => Some(bytes),
+            Data::OutOfLine(_) => None,
+        }
+    }
+
     /// Copies the data to `target`, as much as fits, and returns how much that was.
     pub fn copy_to(&self, target: &mut [u8]) -> usize {
         match self.data {

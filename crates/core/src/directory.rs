@@ -21,6 +21,22 @@ enum Buffer<'a> {
     Owned(Vec<u8>),
 }
 
+/// Entries of a directory: see [`Late::list`](crate::Late::list) and [`Late::sink`](crate::Late::sink).
+#[derive(Debug)]
+pub struct Listing {
+    bytes: Vec<u8>,
+}
+
+impl Listing {
+    pub(crate) fn new(bytes: Vec<u8>) -> Listing {
+        Listing { bytes }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// The kind of a directory entry: the `DT_*` values of `readdir(3)`.
 pub type EntryKind = u8;
 
@@ -38,6 +54,32 @@ impl<'a> DirectorySink<'a> {
             buffer: Buffer::Owned(vec![0; bytes]),
             used: 0,
             plus,
+        }
+    }
+
+    /// Room for as many entries, of the same kind, that does not borrow the reply: for a listing that may come
+    /// [later](crate::Listing).
+    pub fn detached(&self) -> DirectorySink<'static> {
+        DirectorySink::owned(self.capacity(), self.plus)
+    }
+
+    /// The entries that were written, as the answer of [`Late`](crate::Late).
+    pub fn into_listing(self) -> Listing {
+        Listing::new(self.into_bytes())
+    }
+
+    /// Adds the entries of a listing that was written to a [`detached`](Self::detached) sink of this one, which is empty.
+    pub fn put_listing(&mut self, listing: &Listing) {
+        let bytes = listing.bytes();
+        let length = bytes.len().min(self.free().len());
+        self.free()[..length].copy_from_slice(&bytes[..length]);
+        self.used += length;
+    }
+
+    fn capacity(&self) -> usize {
+        match &self.buffer {
+            Buffer::Lent(buffer) => buffer.len(),
+            Buffer::Owned(buffer) => buffer.len(),
         }
     }
 
@@ -81,11 +123,7 @@ impl<'a> DirectorySink<'a> {
         } else {
             dirent_size(name_length)
         };
-        let bytes = match &self.buffer {
-            Buffer::Lent(buffer) => buffer.len(),
-            Buffer::Owned(buffer) => buffer.len(),
-        };
-        size <= bytes - self.used
+        size <= self.capacity() - self.used
     }
 
     /// Adds an entry without attributes. A later READDIR continues at `next_offset`. Returns false, having

@@ -116,6 +116,11 @@ impl Negotiation {
         self.asked.write_bytes_max = bytes.clamp(4096, DATA_BYTES_MAX) & !4095;
     }
 
+    /// Most bytes that are read ahead: the kernel's own figure, unless [less](Self::set_readahead_bytes_max) was set.
+    pub fn readahead_bytes_max(&self) -> u32 {
+        self.asked.readahead_bytes_max
+    }
+
     /// Most bytes to read ahead, up to the kernel's own figure.
     pub fn set_readahead_bytes_max(&mut self, bytes: u32) {
         let granted = &mut self.asked.readahead_bytes_max;

@@ -17,10 +17,10 @@
 mod answer;
 mod pending;
 
-pub use answer::{Data, Listing};
+pub use answer::Data;
 pub use pending::{Interrupted, LateRequest, LateTarget};
 
-use crate::directory::DirectorySink;
+use crate::directory::{DirectorySink, Listing};
 use crate::errno::{Errno, Result};
 use crate::interrupt::{InterruptToken, Interrupts, LateRefused};
 use crate::metrics::Metrics;
@@ -115,11 +115,10 @@ impl Late<Listing> {
 
     /// Answers with what is in a [`sink`](Self::sink), filling which has ended with `result`.
     pub fn give_sink(self, sink: DirectorySink<'static>, result: Result<()>) {
-        let bytes = sink.into_bytes();
         // As in a reply at once: the lookups of entries that were written are counted.
         self.give(match result {
-            Err(errno) if bytes.is_empty() => Err(errno),
-            _ => Ok(Listing { bytes }),
+            Err(errno) if sink.is_empty() => Err(errno),
+            _ => Ok(sink.into_listing()),
         });
     }
 

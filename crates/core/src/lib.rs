@@ -104,13 +104,13 @@ pub use attributes::{
 pub use backing::{Backing, Backings, Services};
 pub use context::Context;
 pub use data::{LowerFile, NoWait, OutOfLineData, ReadAnswer, ReadPart, ReadReply, WriteSource};
-pub use directory::{DirectorySink, EntryKind};
+pub use directory::{DirectorySink, EntryKind, Listing};
 pub use dispatch::{Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Wait};
 pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
 pub use interrupt::{InterruptToken, Interrupts};
-pub use late::{Data, Interrupted, Late, LateAnswer, LateRequest, LateTarget, Listing};
+pub use late::{Data, Interrupted, Late, LateAnswer, LateRequest, LateTarget};
 pub use metrics::{Metrics, OperationCounts, Snapshot};
 pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};
@@ -123,7 +123,11 @@ pub use thrufs_abi::layout;
 pub use thrufs_abi::layout::Attr;
 pub use thrufs_abi::opcode::Repeat;
 pub use thrufs_abi::{
-    BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
-    Unique,
+    BackingId, BadName, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode,
+    OpenReplyFlags, Unique,
 };
 pub use window::{MapArgs, MappedFile, WindowChange, WindowCoverage, WindowReply};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -17,11 +17,26 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 use thrufs_abi::{NodeId, Notification, NotifyCode, Unique};
 
 /// A waiting `poll(2)`, for [`Notifier::poll_wakeup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PollHandle(pub(crate) u64);
+
+/// The kernel's number, for interfaces that carry it as one.
+impl From<PollHandle> for u64 {
+    fn from(handle: PollHandle) -> u64 {
+        handle.0
+    }
+}
+
+/// A number that a handle was before; the kernel ignores one that it does not know.
+impl From<u64> for PollHandle {
+    fn from(number: u64) -> PollHandle {
+        PollHandle(number)
+    }
+}
 
 /// Most nodes in one message of PRUNE; longer lists become several.
 const PRUNE_NODES_MAX: usize = 512;
@@ -261,6 +276,18 @@ impl Notifier {
     /// `EDEADLK` on a thread that answers requests: the kernel may be waiting for that answer.
     /// `ENOTCONN` when the connection ends first.
     pub fn flush(&self) -> Result<()> {
+        self.flush_until(None).map(drop)
+    }
+
+    /// As [`flush`](Self::flush), but not after `deadline`. Returns whether they are written.
+    ///
+    /// # Errors
+    /// Those of [`flush`](Self::flush).
+    pub fn flush_by(&self, deadline: Instant) -> Result<bool> {
+        self.flush_until(Some(deadline))
+    }
+
+    fn flush_until(&self, deadline: Option<Instant>) -> Result<bool> {
         if SERVES.get() {
             return Err(Errno::EDEADLK);
         }
@@ -270,9 +297,17 @@ impl Notifier {
             if state.closed {
                 return Err(Errno::ENOTCONN);
             }
-            self.queue.changed.wait(&mut state);
+            match deadline {
+                None => self.queue.changed.wait(&mut state),
+                Some(deadline) => {
+                    let changed = &self.queue.changed;
+                    if changed.wait_until(&mut state, deadline).timed_out() {
+                        return Ok(state.done >= target);
+                    }
+                }
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// How many messages are queued.
@@ -419,6 +454,7 @@ mod tests {
             scope.spawn(|| queue.write_all(null.as_fd()));
             notifier.flush().unwrap();
             assert_eq!(notifier.pending(), 0);
+            assert_eq!(notifier.flush_by(Instant::now()), Ok(true));
             let serving = scope.spawn(|| {
                 mark_serving_thread();
                 notifier.flush()
@@ -457,6 +493,7 @@ mod tests {
         let queue = Arc::new(Queue::new(100, Arc::default()));
         let notifier = Notifier::new(Arc::clone(&queue));
         notifier.increment_epoch().unwrap();
+        assert_eq!(notifier.flush_by(Instant::now()), Ok(false));
         std::thread::scope(|scope| {
             let flushing = scope.spawn(|| notifier.flush());
             std::thread::sleep(std::time::Duration::from_millis(20));

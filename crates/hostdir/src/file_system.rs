@@ -245,7 +245,7 @@ impl FileSystem for HostDir {
 
     fn destroy(&self) {
         self.host.files.passthrough.end();
-        self.host.files.end_notes();
+        self.host.files.end_record();
     }
 
     fn save(&self, sink: &mut dyn io::Write) -> io::Result<()> {

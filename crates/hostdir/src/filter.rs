@@ -18,7 +18,7 @@ mod look;
 mod view;
 mod waiting;
 
-use crate::ledger::Notes;
+use crate::ledger::StateTables;
 use crate::stat::stat_open;
 use parking_lot::Mutex;
 use rustix::fs::Statx;
@@ -46,7 +46,7 @@ pub(crate) struct Filter {
     view: Mutex<Option<(Version, View)>>,
     writer: Mutex<Option<Writer>>,
     /// Records for a resuming process how the file was left.
-    notes: Option<Arc<Notes>>,
+    tables: Option<Arc<StateTables>>,
 }
 
 /// The only open file that may write.
@@ -66,12 +66,12 @@ impl Writer {
 }
 
 impl Filter {
-    pub(crate) fn new(redaction: Redaction, notes: Option<Arc<Notes>>) -> Filter {
+    pub(crate) fn new(redaction: Redaction, tables: Option<Arc<StateTables>>) -> Filter {
         Filter {
             redaction,
             view: Mutex::new(None),
             writer: Mutex::new(None),
-            notes,
+            tables,
         }
     }
 
@@ -118,8 +118,8 @@ impl Filter {
 
     /// `None` while a change is under way.
     fn note_left(&self, handle: FileHandle, left: Option<Version>) {
-        if let Some(notes) = &self.notes {
-            notes.files.set_left(handle, left.map(|left| left.changed));
+        if let Some(tables) = &self.tables {
+            tables.files.set_left(handle, left.map(|left| left.changed));
         }
     }
 

@@ -535,7 +535,7 @@ impl PendingLookup<'_> {
 mod tests {
     use super::lanes::Message;
     use super::*;
-    use crate::ledger::{Ledger, Notes};
+    use crate::ledger::{Ledger, StateTables};
 
     const MARKS: usize = 10;
 
@@ -589,7 +589,7 @@ mod tests {
         let watch = &follow.started.get().unwrap().watch;
         let event = Message::SilenceUnknown((NodeId::ROOT, b"log".as_slice().into()));
         let _ = watch.send(&event, &Notifier::disconnected());
-        let read = Notes::new(ledger).unwrap().read().unwrap();
+        let read = StateTables::new(ledger).unwrap().read().unwrap();
         let nodes: Vec<_> = read.nodes.iter().map(|noted| noted.node).collect();
         assert_eq!(nodes, [known.node()]);
     }

@@ -137,9 +137,9 @@ impl HostDir {
             audit_log,
             programs,
             ledger,
-            strongbox,
+            fd_store,
         } = resources;
-        let tree = Tree::new(source, &config, ledger, strongbox, policy.is_some())?;
+        let tree = Tree::new(source, &config, ledger, fd_store, policy.is_some())?;
         let (config, tree) = (Arc::new(config), Arc::new(tree));
         start_storing(&tree);
         let judge = Judge::new(Arc::clone(&tree), &config, policy, audit_log, programs);

@@ -1,6 +1,9 @@
 //! The identity of an inode: which lookups lead to the same one. By mount and file handle, or by mount,
 //! number and time of birth where there are no handles.
 
+use crate::ids::NodeWord;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use thrufs_abi::NodeId;
 use thrufs_sys::handle::{FileHandleBuf, MAX_HANDLE_SIZE};
 
@@ -24,11 +27,31 @@ enum Bytes {
 
 /// The index of an inode's lower mount, and its file handle there. A handle includes a generation, so that
 /// an inode number that was freed and used again makes another identity.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "Parts", try_from = "Parts")]
 pub(crate) struct Identity {
     mount: u32,
     kind: i32,
     bytes: Bytes,
+}
+
+/// Mount, kind and bytes.
+#[derive(Serialize, Deserialize)]
+struct Parts(u32, i32, Box<[u8]>);
+
+impl From<Identity> for Parts {
+    fn from(identity: Identity) -> Parts {
+        let (kind, bytes) = identity.parts();
+        Parts(identity.mount, kind, bytes.into())
+    }
+}
+
+impl TryFrom<Parts> for Identity {
+    type Error = &'static str;
+
+    fn try_from(Parts(mount, kind, bytes): Parts) -> Result<Identity, &'static str> {
+        Identity::from_parts(mount, kind, &bytes).ok_or("a file handle has another length")
+    }
 }
 
 impl Identity {
@@ -101,11 +124,24 @@ impl Identity {
     }
 }
 
+/// Most bytes of a name.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
 /// A name of an inode, which refers to its directory by node id.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KnownName {
+    #[serde(with = "NodeWord")]
     pub(crate) directory: NodeId,
+    #[serde(deserialize_with = "name")]
     pub(crate) name: Box<[u8]>,
+}
+
+fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Box<[u8]>, D::Error> {
+    let name = <&[u8]>::deserialize(from)?;
+    match name.len() > NAME_BYTES_MAX {
+        true => Err(D::Error::custom("a name is too long")),
+        false => Ok(name.into()),
+    }
 }
 
 impl KnownName {

@@ -32,30 +32,30 @@
 //! The file is sparse: unused records take no memory. When the client has forgotten most of many nodes, that of
 //! their records and names is given back, and the header keeps the highest generation.
 
+mod audit_records;
+mod fd_store;
 mod memory;
 mod names;
-mod notes;
 mod opener;
 mod opens;
 mod read;
 mod records;
 mod route;
-mod strongbox;
+mod state_tables;
 mod table;
-mod tellings;
 mod words;
 
+pub(crate) use audit_records::{AuditId, Before};
+pub use fd_store::FdStore;
+pub(crate) use fd_store::{Contents, Key, contents};
 pub use memory::Ledger;
 pub(crate) use names::{NameNote, NamesRead, Rank};
-pub(crate) use notes::{NotedPlace, Notes, OwnerNote};
 pub(crate) use opener::OpenerIds;
-pub(crate) use opens::{FileNote, OpenRecord};
-pub(crate) use read::{NodeRecord, Records};
+pub(crate) use opens::{FileNote, Listing, OpenRecord};
+pub(crate) use read::{MountRecords, NodeRecord, Records};
 pub(crate) use records::RETRYING_MAX;
 pub(crate) use route::Route;
-pub use strongbox::Strongbox;
-pub(crate) use strongbox::{Contents, Key, contents};
-pub(crate) use tellings::{Before, Telling};
+pub(crate) use state_tables::{NotedPlace, OwnerNote, StateTables};
 
 #[cfg(test)]
 mod tests;

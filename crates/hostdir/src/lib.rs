@@ -12,6 +12,7 @@
 //! | `file_system` | the trait `FileSystem`: one method per request |
 //! | `succession` | resuming a session of another process |
 //! | `requests` | requests on names and attributes: lookup, create, rename, attributes, ACLs, owners, `explain` |
+//! | `dropping` | dropping what is cached, on request |
 //! | `host` | the parts of a served directory, and how they are made |
 //! | `files` | open files and directories: data paths, passthrough, cached versions, privileges, locks |
 //! | `follow` | what changes beneath is told to the kernel above |
@@ -31,6 +32,7 @@
 mod chunks;
 mod config;
 mod credentials;
+mod dropping;
 mod explanation;
 mod file_system;
 mod files;
@@ -38,6 +40,7 @@ mod filter;
 mod follow;
 mod host;
 mod identity;
+mod ids;
 mod judge;
 mod ledger;
 mod printable;
@@ -56,11 +59,12 @@ pub use config::{
     MigrationMode, MigrationOnError, OpenMode, Translation, TranslationError, XattrMap,
     XattrMapError,
 };
+pub use dropping::DroppedCaches;
 pub use explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, Opens, WindowUse};
 pub use follow::MountTable;
 pub use host::HostDir;
 pub use judge::{AuditLog, Programs};
-pub use ledger::{Ledger, Strongbox};
+pub use ledger::{FdStore, Ledger};
 pub use printable::{printable, printable_json};
 pub use requests::EXPLAINED_DEPTH_MAX;
 pub use resources::Resources;

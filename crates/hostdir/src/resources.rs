@@ -1,7 +1,7 @@
 //! What a served directory uses besides its options: live objects, which are handed in when it is opened.
 
 use crate::judge::{AuditLog, Programs};
-use crate::ledger::{Ledger, Strongbox};
+use crate::ledger::{FdStore, Ledger};
 use std::sync::Arc;
 use thrufs_policy::Policy;
 
@@ -18,5 +18,5 @@ pub struct Resources {
     /// Records what a client knows, so that another process can resume its session if this one dies.
     pub ledger: Option<Ledger>,
     /// Keeps descriptors that another process could not open again.
-    pub strongbox: Option<Arc<dyn Strongbox>>,
+    pub fd_store: Option<Arc<dyn FdStore>>,
 }

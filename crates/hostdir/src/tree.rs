@@ -23,7 +23,6 @@ mod freeing;
 mod housekeeping;
 mod idle_expiry;
 mod inode;
-mod keeping;
 mod lookup;
 mod lower_inode;
 mod lower_mount;
@@ -37,6 +36,7 @@ mod parents;
 mod reach;
 mod reported;
 mod retries;
+mod stored_descriptors;
 mod storing;
 mod uses;
 mod wakeup;
@@ -59,7 +59,7 @@ pub(crate) use uses::{Obstacle, Use};
 
 use crate::config::{Config, FileHandles};
 use crate::credentials::Credentials;
-use crate::ledger::{Ledger, Notes, Strongbox};
+use crate::ledger::{FdStore, Ledger, StateTables};
 use crate::quota::UserQuotas;
 use crate::setup_error::{SetupError, system};
 use crate::stat::stat_with_birth;
@@ -93,9 +93,9 @@ pub(crate) struct Tree {
     pub(crate) removed_quotas: Arc<UserQuotas>,
     pub(crate) retries: Retries,
     /// The ledger, for a process that resumes the session.
-    pub(crate) notes: Option<Arc<Notes>>,
+    pub(crate) tables: Option<Arc<StateTables>>,
     /// Descriptors for a process that resumes the session.
-    pub(crate) strongbox: Option<Arc<dyn Strongbox>>,
+    pub(crate) fd_store: Option<Arc<dyn FdStore>>,
     /// Stores those of open files.
     pub(crate) open_store: Arc<OpenStore>,
     /// How many inodes have a stored descriptor. Locked while one is stored or discarded, but for a node that
@@ -129,7 +129,7 @@ impl Tree {
         source: OwnedFd,
         config: &Config,
         ledger: Option<Ledger>,
-        strongbox: Option<Arc<dyn Strongbox>>,
+        fd_store: Option<Arc<dyn FdStore>>,
         tracks_names: bool,
     ) -> Result<Tree, SetupError> {
         proc_fd::check().map_err(|errno| SetupError::System {
@@ -144,8 +144,8 @@ impl Tree {
             Credentials::of_this_process().map_err(system("read this process's capabilities"))?;
         let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
             .map_err(|errno| system("duplicate the source's descriptor")(errno.into()))?;
-        let notes = ledger.map(notes_in).transpose()?;
-        let (mounts, mount) = Mounts::of_source(source, notes.clone(), config)
+        let tables = ledger.map(tables_in).transpose()?;
+        let (mounts, mount) = Mounts::of_source(source, tables.clone(), config)
             .map_err(system("look at the source's mount"))?;
         if config.file_handles == FileHandles::Mandatory && !mount.has_handles {
             return Err(SetupError::NoHandles);
@@ -155,7 +155,7 @@ impl Tree {
         } else {
             0
         };
-        let nodes = Nodes::new(dormant_max, notes.clone());
+        let nodes = Nodes::new(dormant_max, tables.clone());
         let root = enter_root(&nodes, &mount, root_fd)?;
         let limits = DescriptorLimits::of_this_process(
             config.descriptor_budget,
@@ -177,11 +177,11 @@ impl Tree {
                 server_uid,
             ),
             credentials,
-            retries: Retries::new(notes.clone()),
-            dax: Dax::new(config, notes.clone()),
+            retries: Retries::new(tables.clone()),
+            dax: Dax::new(config, tables.clone()),
             freeing: Arc::default(),
-            notes,
-            strongbox,
+            tables,
+            fd_store,
             open_store: Arc::default(),
             stored: Mutex::new(0),
             discarded: AtomicBool::new(false),
@@ -210,12 +210,12 @@ impl Tree {
     }
 }
 
-fn notes_in(ledger: Ledger) -> Result<Arc<Notes>, SetupError> {
-    let notes = Notes::new(ledger).map_err(|source| SetupError::System {
+fn tables_in(ledger: Ledger) -> Result<Arc<StateTables>, SetupError> {
+    let tables = StateTables::new(ledger).map_err(|source| SetupError::System {
         what: "map the ledger",
         source,
     })?;
-    Ok(Arc::new(notes))
+    Ok(Arc::new(tables))
 }
 
 /// The first node, which the kernel knows without a lookup.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use thrufs::Result;
 use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::SetattrIn;
-use thrufs_hostdir::{Config, Resources, Strongbox};
+use thrufs_hostdir::{Config, FdStore, Resources};
 use thrufs_tests::prelude::*;
 
 /// A hundred are enough to show the bug.
@@ -321,7 +321,7 @@ fn removed_files_with_handles_take_no_descriptors() {
 #[derive(Debug, Default)]
 struct Kept(AtomicUsize);
 
-impl Strongbox for Kept {
+impl FdStore for Kept {
     fn keep(&self, _: u64, _: BorrowedFd<'_>) -> io::Result<()> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -343,7 +343,7 @@ impl Strongbox for Kept {
 fn an_open_file_is_kept_when_it_loses_its_name_not_when_it_gets_another() {
     let kept = Arc::<Kept>::default();
     let resources = Resources {
-        strongbox: Some(Arc::clone(&kept) as Arc<dyn Strongbox>),
+        fd_store: Some(Arc::clone(&kept) as Arc<dyn FdStore>),
         ..Resources::default()
     };
     beneath::on_overlay(resources, |served| {

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, RwLock};
 use thrufs::{Begun, Dispatcher};
 use thrufs_hostdir::{
-    Config, HostDir, Ledger, Locks, Migration, MigrationMode, Resources, Strongbox,
+    Config, FdStore, HostDir, Ledger, Locks, Migration, MigrationMode, Resources,
 };
 use thrufs_policy::Policy;
 use thrufs_testing::{Caller, Carrier, Client, OFFERED_BY_GUESTS};
@@ -29,7 +29,7 @@ impl Box {
     }
 }
 
-impl Strongbox for Box {
+impl FdStore for Box {
     fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
         let fd = fd.try_clone_to_owned()?;
         if let Some(when_keeping) = self.when_keeping.lock().unwrap().as_mut() {
@@ -175,7 +175,7 @@ impl Server {
         self.restored(migration, &state).unwrap();
     }
 
-    /// Without notice: only the ledger and the strongbox are left.
+    /// Without notice: only the ledger and the fd store are left.
     pub fn died(&self) {
         self.died_while(|| {});
     }
@@ -290,10 +290,10 @@ fn made(source: &Path, setup: Setup) -> Dispatcher<HostDir> {
 }
 
 fn supervised(mut setup: Setup) -> (Setup, Arc<Box>) {
-    let strongbox = Arc::<Box>::default();
+    let fd_store = Arc::<Box>::default();
     setup.resources.ledger = Some(Ledger::new().unwrap());
-    setup.resources.strongbox = Some(Arc::clone(&strongbox) as Arc<dyn Strongbox>);
-    (setup, strongbox)
+    setup.resources.fd_store = Some(Arc::clone(&fd_store) as Arc<dyn FdStore>);
+    (setup, fd_store)
 }
 
 pub fn config(mode: MigrationMode) -> Config {

@@ -2,8 +2,13 @@
 
 /// What is published, from the top down: each may depend on those of the lines below.
 const FLOORS: [&[&str]; 5] = [
-    &["thrufs-cli", "thrufs-bench"],
-    &["thrufs-hostdir", "thrufs-virtio", "thrufs-async"],
+    &["thrufs-cli", "thrufs-bench", "thrufs-fuser16"],
+    &[
+        "thrufs-hostdir",
+        "thrufs-virtio",
+        "thrufs-async",
+        "thrufs-fuser",
+    ],
     &["thrufs-policy", "thrufs-redact"],
     &["thrufs"],
     &["thrufs-abi", "thrufs-sys"],

@@ -4,7 +4,9 @@
 use super::path;
 use crate::error::{StartupError, system};
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// How long to wait at the end for users of a mount, or for requests of a guest.
@@ -29,6 +31,33 @@ impl ControlLocation {
     }
 }
 
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum MetricsAddress {
+    /// Of the loopback interface.
+    Tcp(SocketAddr),
+    Socket(#[serde(with = "path")] PathBuf),
+}
+
+impl FromStr for MetricsAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<MetricsAddress, &'static str> {
+        if text.contains('/') {
+            return Ok(MetricsAddress::Socket(text.into()));
+        }
+        let address: SocketAddr = text
+            .parse()
+            .map_err(|_| "it is neither IP:PORT nor the path of a socket")?;
+        match address.ip().is_loopback() {
+            true => Ok(MetricsAddress::Tcp(address)),
+            false => Err(
+                "it is no loopback address (127.0.0.1, [::1]), and others could read paths of this host",
+            ),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ServerConfig {
@@ -45,6 +74,7 @@ pub(crate) struct ServerConfig {
     #[serde(with = "path::optional")]
     pub(crate) policy: Option<PathBuf>,
     pub(crate) control: ControlLocation,
+    pub(crate) metrics: Option<MetricsAddress>,
     /// Whether a lone caller, or virtual CPU, may be served on its own CPU.
     pub(crate) pairing: bool,
     /// Deaths of the workers of a session within a minute after which another goes on with it.
@@ -62,6 +92,7 @@ impl Default for ServerConfig {
             syslog: false,
             policy: None,
             control: ControlLocation::Usual,
+            metrics: None,
             pairing: true,
             deaths_max: 0,
         }
@@ -79,10 +110,15 @@ impl ServerConfig {
             ControlLocation::At(path) => Some(path),
             ControlLocation::Usual | ControlLocation::None => None,
         };
+        let metrics = match &mut self.metrics {
+            Some(MetricsAddress::Socket(path)) => Some(path),
+            Some(MetricsAddress::Tcp(_)) | None => None,
+        };
         for path in [&mut self.log_file, &mut self.policy]
             .into_iter()
             .flatten()
             .chain(control)
+            .chain(metrics)
         {
             let absolute = std::path::absolute(&*path);
             *path = absolute.map_err(system("resolve the path of an option"))?;

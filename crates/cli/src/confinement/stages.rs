@@ -16,7 +16,10 @@ use super::{
 use crate::channel::{Notice, Order, ToParent};
 use crate::config::{FilterAction, MountConfig, ServerConfig, ShareConfig};
 use crate::control::answer::Subject;
+use crate::control::protocol::{Command, escape};
+use crate::control::reload::by_supervisor;
 use crate::log;
+use crate::metrics::answer_scrapers;
 use crate::policy_file::PolicyFiles;
 use crate::task::start_thread;
 use crate::watcher::{Watched, Watcher, WorkerSetup, receive_setup};
@@ -25,9 +28,11 @@ use rustix::mount::{MountAttrFlags, MountPropagationFlags};
 use std::error::Error;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use thrufs::session::SessionError;
 use thrufs_hostdir::{AuditLog, FileHandles, MountTable, Resources};
 use thrufs_policy::Accounts;
@@ -62,6 +67,7 @@ struct Worker {
     supervisor: Arc<ToParent>,
     signals: SignalFd,
     control: Option<OwnedFd>,
+    metrics: Option<OwnedFd>,
     /// The path of the policy, and the known accounts.
     policy: Option<(PathBuf, Accounts)>,
     filter: (FileHandles, FilterAction),
@@ -150,6 +156,7 @@ impl Inherited {
             supervisor: Arc::clone(&self.supervisor),
             signals,
             control: self.setup.control.take(),
+            metrics: self.setup.metrics.take(),
             policy: policy.transpose()?,
             filter,
             clone: None,
@@ -247,20 +254,36 @@ impl Confined {
     ) -> io::Result<Serving<S>> {
         let Confined(worker) = self;
         let (file_handles, action) = worker.filter;
+        let (sender, outcomes) = channel();
         let watcher = Watcher {
             supervisor: Arc::clone(&worker.supervisor),
             signals: worker.signals,
             subject: Arc::clone(subject),
             policy: worker.policy,
+            refused: None,
+            outcomes: sender,
             watched,
         };
         let [serving, watching] = W::DUTIES;
         watcher.start(move || filter_system_calls(watching, file_handles, action))?;
         if let Some(socket) = worker.control {
-            let subject = Arc::clone(subject);
+            let (subject, supervisor) = (Arc::clone(subject), Arc::clone(&worker.supervisor));
             start_thread("thrufs-control", move || {
                 filter_system_calls(Duty::Controlling, file_handles, FilterAction::Fail);
-                W::ANSWER_QUERIES(socket, &mut |command| subject.answer(command));
+                W::ANSWER_QUERIES(socket, &mut |command| match command {
+                    Command::Reload => {
+                        by_supervisor(&outcomes, || supervisor.send(&Notice::Reload))
+                    }
+                    command => subject.answer(command),
+                });
+            })?;
+        }
+        if let Some(listener) = worker.metrics {
+            let subject = Arc::clone(subject);
+            start_thread("thrufs-metrics", move || {
+                filter_system_calls(Duty::Controlling, file_handles, FilterAction::Fail);
+                let place = escape(subject.place.as_os_str().as_bytes());
+                answer_scrapers(listener, &place, &mut |command| subject.answer(command));
             })?;
         }
         filter_system_calls(serving, file_handles, action);

@@ -1,6 +1,7 @@
 //! The replies of a server to queries of its control socket: explanations and statistics of what it serves.
 
 use super::protocol::{Command, Refusal, Reply, borrowed, escape};
+use crate::log;
 use crate::share::SharedTree;
 use serde_json::{Map, Value, json};
 use std::os::fd::OwnedFd;
@@ -90,6 +91,17 @@ impl Served {
     }
 }
 
+/// Sets the level of this process.
+pub(crate) fn set_log_level(level: &str) -> Reply {
+    match log::set_level(level) {
+        Ok(()) => {
+            let text = format!("the log level is {level} until the process ends");
+            Reply::Result(json!({ "level": level, "text": text }))
+        }
+        Err(why) => Reply::Error(Refusal::because(libc::EINVAL, &why)),
+    }
+}
+
 /// What is served, and how the kernel above caches it.
 pub(crate) fn configured(source: &Path, config: &Config) -> Value {
     json!({
@@ -105,6 +117,10 @@ fn operation(counts: &OperationCounts) -> Value {
         let within = buckets.filter(|(to, _)| to.as_nanos() <= u128::from(end));
         (end, within.map(|(_, count)| count).sum())
     };
+    let buckets = counts.latencies.buckets();
+    let buckets: Vec<_> = buckets
+        .map(|(to, count)| (to.as_nanos() as u64, count))
+        .collect();
     let by_errno: Map<String, Value> = counts
         .errors_by_errno()
         .map(|(name, count)| (name, count.into()))
@@ -115,6 +131,7 @@ fn operation(counts: &OperationCounts) -> Value {
         "errors": counts.errors,
         "errors_by_errno": by_errno,
         "bytes": counts.bytes,
+        "buckets_ns": buckets,
         "below_ns": LATENCY_ENDS_NS.map(below) as [(u64, u64); _],
     })
 }
@@ -142,6 +159,36 @@ impl Subject {
                 Some(Err(Errno::EOPNOTSUPP)) | None => Reply::Error(Refusal::not_followed()),
                 Some(Err(errno)) => Reply::Error(Refusal::failed(errno.raw())),
             },
+            Command::DropCaches { keeps_names } => self.drop_caches(!keeps_names),
+            Command::LogLevel { level } => set_log_level(level),
+            // By the supervisor.
+            Command::Reload => Reply::Error(Refusal::failed(libc::EOPNOTSUPP)),
+        }
+    }
+
+    fn drop_caches(&self, names: bool) -> Reply {
+        let Served::Mount(file_system, ..) = &self.served else {
+            return Reply::Error(Refusal::of_guests());
+        };
+        match file_system.drop_caches(names, PATIENCE) {
+            Err(errno) => Reply::Error(Refusal::failed(errno.raw())),
+            Ok(dropped) => {
+                let mut reply = json!(dropped);
+                let names = match dropped.names {
+                    true => "",
+                    false => "; names stay until they time out",
+                };
+                let late = match dropped.finished {
+                    true => "",
+                    false => "; not all messages were taken within 8 s",
+                };
+                let (nodes, descriptors) = (dropped.nodes, dropped.descriptors);
+                reply["text"] = format!(
+                    "the kernel drops what it has of {nodes} nodes, and {descriptors} descriptors were closed{names}{late}"
+                )
+                .into();
+                Reply::Result(reply)
+            }
         }
     }
 

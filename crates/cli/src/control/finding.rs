@@ -10,7 +10,7 @@ use crate::error::{system, system_at};
 use crate::lookup::descriptor_path;
 use crate::mount_table::{self, Mount};
 use crate::mounting::DeadMount;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -91,6 +91,10 @@ fn on_mount<'a>(
     }
     let mount = mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
     let mount = mount.ok_or_else(|| QueryError::Detached(path.into()))?;
+    // The kernel adds " (deleted)" to the path of a directory whose name it has dropped, also where that is bound.
+    if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok((mount, mount.path.clone()));
+    }
     let path = std::fs::read_link(descriptor_path(descriptor)).map_err(wrong)?;
     Ok((mount, path))
 }

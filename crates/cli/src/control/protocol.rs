@@ -35,15 +35,37 @@ pub(crate) enum Command {
     Settle,
     /// The configuration of a mount, for a remount by the same version.
     Options,
+    /// As SIGHUP: opens the log file again, and reads the policy.
+    Reload,
+    /// `keeps_names`: names are looked up again when their time has passed, so that what is mounted on them stays.
+    DropCaches {
+        keeps_names: bool,
+    },
+    LogLevel {
+        level: String,
+    },
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+impl Command {
+    const WITHOUT_FIELDS: [(&str, Command); 4] = [
+        ("statistics", Command::Statistics),
+        ("settle", Command::Settle),
+        ("options", Command::Options),
+        ("reload", Command::Reload),
+    ];
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct WrittenRequest {
     version: u64,
     #[serde(default)]
     command: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keeps_names: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    level: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,6 +108,13 @@ impl Refusal {
         Refusal::new(
             "not_followed",
             "changes in the source are not followed here: they show when timeouts have passed",
+        )
+    }
+
+    pub(crate) fn of_guests() -> Refusal {
+        Refusal::new(
+            "unsupported",
+            "a guest cannot be told to drop its caches: have it write 3 to its /proc/sys/vm/drop_caches",
         )
     }
 
@@ -135,34 +164,51 @@ impl Command {
                 let components = components(&path)?;
                 Ok(Command::Explain { components })
             }
-            "statistics" => Ok(Command::Statistics),
-            "settle" => Ok(Command::Settle),
-            "options" => Ok(Command::Options),
+            "drop-caches" => Ok(Command::DropCaches {
+                keeps_names: request.keeps_names.unwrap_or(false),
+            }),
+            "log-level" => {
+                let level = request.level;
+                let level = level.ok_or_else(|| Refusal::malformed("log-level needs a level"))?;
+                Ok(Command::LogLevel { level })
+            }
             other => {
+                let mut known = Command::WITHOUT_FIELDS.into_iter();
+                let known = known.find(|(name, _)| *name == other);
                 let shown: String = other.chars().take(40).collect();
-                let message =
-                    format!("unknown command {shown:?}: explain, statistics, settle, options");
-                Err(Refusal::new("unknown", message))
+                let unknown = || Refusal::new("unknown", format!("unknown command {shown:?}"));
+                known.map(|(_, command)| command).ok_or_else(unknown)
             }
         }
     }
 
     /// With a line feed.
     pub(crate) fn encode(&self) -> String {
-        let (command, path) = match self {
+        let mut written = WrittenRequest {
+            version: VERSION,
+            ..WrittenRequest::default()
+        };
+        written.command = match self {
             Command::Explain { components } => {
                 let names: Vec<&[u8]> = components.iter().map(|name| name.to_bytes()).collect();
-                ("explain", Some(escape(&names.join(&b'/'))))
+                written.path = Some(escape(&names.join(&b'/')));
+                "explain"
             }
-            Command::Statistics => ("statistics", None),
-            Command::Settle => ("settle", None),
-            Command::Options => ("options", None),
-        };
-        let written = WrittenRequest {
-            version: VERSION,
-            command: command.to_owned(),
-            path,
-        };
+            Command::DropCaches { keeps_names } => {
+                written.keeps_names = Some(*keeps_names);
+                "drop-caches"
+            }
+            Command::LogLevel { level } => {
+                written.level = Some(level.clone());
+                "log-level"
+            }
+            other => {
+                let mut known = Command::WITHOUT_FIELDS.iter();
+                let known = known.find(|(_, command)| command == other);
+                known.expect("the others have fields").0
+            }
+        }
+        .to_owned();
         serde_json::to_string(&written).expect("texts are always JSON") + "\n"
     }
 }

@@ -38,6 +38,8 @@ pub(crate) enum QueryError {
          control=none and the socket is left from an earlier mount"
     )]
     NoServer(PathBuf, PathBuf),
+    #[error("only log-level takes a level")]
+    NoLevel,
     #[error("{path}: {why}")]
     Unhealthy { path: PathBuf, why: String },
     #[error("{path}: {why}")]

@@ -1,9 +1,9 @@
-//! The thread of the worker that serves the control socket.
+//! The thread of the worker that serves the control socket, or another with the same limits.
 //!
 //! It serves no FUSE requests. What a client can use is limited: memory for a line and a reply, one of a
 //! few connections, and time.
 
-use super::connection::{Answer, ClientConnection};
+use super::connection::{Answer, ClientConnection, Protocol, reply_to_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -20,26 +20,28 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept(2): no descriptors, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-struct ControlServer {
+struct ControlServer<'a> {
     listener: OwnedFd,
+    protocol: Protocol<'a>,
     connections: Vec<ClientConnection>,
     client_timeout: Duration,
 }
 
-impl ControlServer {
+impl<'a> ControlServer<'a> {
     /// For a non-blocking listener.
-    fn new(listener: OwnedFd) -> ControlServer {
+    fn new(listener: OwnedFd, protocol: Protocol<'a>) -> ControlServer<'a> {
         ControlServer {
             listener,
+            protocol,
             connections: Vec::with_capacity(CONNECTIONS_MAX),
             client_timeout: CLIENT_TIMEOUT,
         }
     }
 
-    fn serve(mut self, answer: &mut Answer<'_>) -> Errno {
+    fn serve(mut self) -> Errno {
         loop {
             match self.wait() {
-                Ok((incoming, ready)) => self.handle_ready(incoming, &ready, answer),
+                Ok((incoming, ready)) => self.handle_ready(incoming, &ready),
                 Err(Errno::INTR) => {}
                 Err(errno) => return errno,
             }
@@ -60,13 +62,15 @@ impl ControlServer {
             .map(|polled| !polled.revents().is_empty())
             .collect();
         let ready = happened[1..].iter().zip(&self.connections);
-        let ready = ready.map(|(happened, connection)| *happened || connection.has_request());
+        let ready =
+            ready.map(|(happened, connection)| *happened || connection.has_request(&self.protocol));
         Ok((happened[0], ready.collect()))
     }
 
     /// Until the first client times out; `None` without clients.
     fn time_left(&self) -> Option<Timespec> {
-        if self.connections.iter().any(ClientConnection::has_request) {
+        let mut connections = self.connections.iter();
+        if connections.any(|it| it.has_request(&self.protocol)) {
             return Some(Timespec::default());
         }
         let first = self.connections.iter().map(ClientConnection::since).min()?;
@@ -76,12 +80,12 @@ impl ControlServer {
         Timespec::try_from(left + Duration::from_millis(1)).ok()
     }
 
-    fn handle_ready(&mut self, incoming: bool, ready: &[bool], answer: &mut Answer<'_>) {
+    fn handle_ready(&mut self, incoming: bool, ready: &[bool]) {
         let mut ready = ready.iter();
-        let timeout = self.client_timeout;
+        let (timeout, protocol) = (self.client_timeout, &mut self.protocol);
         self.connections.retain_mut(|connection| {
             let is_ready = ready.next() == Some(&true);
-            let is_over = is_ready && connection.advance(answer).is_break();
+            let is_over = is_ready && connection.advance(protocol).is_break();
             !is_over && connection.since().elapsed() < timeout
         });
         if incoming {
@@ -100,7 +104,7 @@ impl ControlServer {
                 return std::thread::sleep(ACCEPT_PAUSE);
             }
         };
-        if !may_ask(&socket) {
+        if !self.protocol.is_for_all && !may_ask(&socket) {
             return;
         }
         if self.connections.len() >= CONNECTIONS_MAX {
@@ -113,20 +117,28 @@ impl ControlServer {
     }
 }
 
-/// Serves the clients of a non-blocking listener, for ever.
+/// Serves the clients of a non-blocking listener, until that fails.
+pub(crate) fn serve(listener: OwnedFd, protocol: Protocol<'_>) -> Errno {
+    ControlServer::new(listener, protocol).serve()
+}
+
+/// Serves the clients of the control socket, for ever.
 pub(crate) fn answer_all(listener: OwnedFd, answer: &mut Answer<'_>) {
-    let errno = ControlServer::new(listener).serve(answer);
+    let mut reply = |line: Option<&[u8]>| reply_to_line(line, answer);
+    let errno = serve(listener, Protocol::of_lines(&mut reply));
     tracing::warn!("the control socket failed and is no longer served: {errno}");
 }
 
 /// Serves one trusted client until it closes its end.
 pub(crate) fn answer_one(socket: OwnedFd, answer: &mut Answer<'_>) {
     let mut connection = ClientConnection::new(socket);
+    let mut reply = |line: Option<&[u8]>| reply_to_line(line, answer);
+    let mut protocol = Protocol::of_lines(&mut reply);
     loop {
         let mut polled = [PollFd::new(&connection, connection.waits_for())];
         let waited = poll(&mut polled, None);
-        if waited.is_err_and(|errno| errno != Errno::INTR) || connection.advance(answer).is_break()
-        {
+        let is_over = waited.is_err_and(|errno| errno != Errno::INTR);
+        if is_over || connection.advance(&mut protocol).is_break() {
             return;
         }
     }

@@ -3,11 +3,13 @@
 use super::probe::Answer;
 use super::processes::{Namespace, Processes};
 use crate::control::protocol::escape;
+use crate::metrics::transport;
 use crate::mount_table::Mount;
 use serde::Serialize;
 use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Most other mount namespaces of a mount that are named.
 const NAMESPACES_MAX: usize = 8;
@@ -34,7 +36,7 @@ pub(super) enum State {
 }
 
 /// Another mount namespace that it is mounted in.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Elsewhere {
     path: String,
     /// How many processes are in it.
@@ -42,14 +44,6 @@ pub(super) struct Elsewhere {
     /// One of them.
     pub(super) process: i32,
     pub(super) name: String,
-}
-
-/// The value of the option `transport` that requests come by, from what a server says of it with a reason.
-pub(crate) fn transport(carrier: &str) -> &'static str {
-    match carrier.starts_with("io_uring") {
-        true => "uring",
-        false => "dev",
-    }
 }
 
 impl Elsewhere {
@@ -63,7 +57,7 @@ impl Elsewhere {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Entry {
     pub(super) kind: Kind,
     /// Mount point, or socket.
@@ -95,6 +89,9 @@ pub(super) struct Entry {
     pub(super) elsewhere_count: usize,
     /// What to do about its state.
     pub(super) remedy: Option<String>,
+    /// What the server has answered.
+    #[serde(skip)]
+    pub(super) statistics: Option<Value>,
 }
 
 fn text(path: &Path) -> String {
@@ -124,6 +121,7 @@ impl Entry {
             elsewhere: Vec::new(),
             elsewhere_count: 0,
             remedy: None,
+            statistics: None,
         }
     }
 
@@ -197,6 +195,21 @@ impl Entry {
             });
         }
         self.remedy = self.remedy();
+        self.statistics = answer.statistics;
+    }
+
+    /// Whether it is what this was, served by the same process.
+    pub(super) fn is_same(&self, other: &Entry) -> bool {
+        let of = |it: &Entry| (it.kind, it.server, it.workers.clone());
+        self.place == other.place && of(self) == of(other)
+    }
+
+    /// Adds a rate, by what was known before.
+    pub(super) fn compare(&mut self, before: &[Entry], passed: Duration) {
+        let before = before.iter().find(|it| it.is_same(self));
+        let [now, then] = [Some(&*self), before].map(|it| it?.requests);
+        let more = now.zip(then).map(|(now, then)| now.saturating_sub(then));
+        self.requests_per_s = more.map(|more| more as f64 / passed.as_secs_f64());
     }
 
     /// As the server says.
@@ -259,11 +272,16 @@ impl Entry {
     }
 }
 
-/// Requests so far, of the connected machines together.
-fn requests(statistics: &Value) -> u64 {
+/// The statistics of each connected machine, or of the mount.
+pub(super) fn each(statistics: &Value) -> &[Value] {
     let machines = statistics["machines"].as_array();
-    let each = machines.map_or(std::slice::from_ref(statistics), Vec::as_slice);
-    let operations = each.iter().filter_map(|it| it["operations"].as_array());
+    machines.map_or(std::slice::from_ref(statistics), Vec::as_slice)
+}
+
+/// Requests so far.
+fn requests(statistics: &Value) -> u64 {
+    let operations = each(statistics).iter();
+    let operations = operations.filter_map(|it| it["operations"].as_array());
     let counts = operations
         .flatten()
         .filter_map(|it| it["requests"].as_u64());

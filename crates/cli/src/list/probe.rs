@@ -4,7 +4,6 @@
 //! without an answer. None is waited for longer than the others.
 
 use crate::control::client::{Met, meet};
-use crate::control::socket::may_hang;
 use crate::mounting::has_ended;
 use crate::task::Task;
 use rustix::io::Errno;
@@ -22,9 +21,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
 const SAMPLING: Duration = Duration::from_millis(500);
 
 /// What is asked.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Question {
-    /// A control socket, and its user.
+    /// A control socket that is on no FUSE mount, and its user.
     pub(super) control: Option<(PathBuf, u32)>,
     /// A mount of this user's in this mount namespace, and its id.
     pub(super) mounted: Option<(PathBuf, u64)>,
@@ -50,9 +49,7 @@ pub(super) struct Answer {
 impl Question {
     fn ask(self) -> Answer {
         let mut answer = Answer::default();
-        if let Some((socket, user)) = &self.control
-            && !may_hang(socket)
-        {
+        if let Some((socket, user)) = &self.control {
             match meet(socket, *user, ANSWER_TIMEOUT) {
                 Ok(Met {
                     process,

@@ -1,12 +1,14 @@
-//! The list as text: columns of at most 100 characters, and lines beneath for what fits into none.
+//! Tables as text: columns of a limited width, and lines beneath for what fits into none.
 
 use super::entry::{Entry, State};
 
-/// Of a line of the table.
-const WIDTH: usize = 100;
+/// Of a line of the list.
+pub(super) const WIDTH: usize = 100;
 
-/// Columns, and whether they are aligned to the right. The first two are shortened where a line is too long.
-const COLUMNS: [(&str, bool); 9] = [
+/// A column, and whether it is aligned to the right.
+pub(super) type Column = (&'static str, bool);
+
+const COLUMNS: [Column; 9] = [
     ("TARGET", false),
     ("SOURCE", false),
     ("STATE", false),
@@ -21,41 +23,53 @@ const COLUMNS: [(&str, bool); 9] = [
 /// The least that is left of a path.
 const PATH_MIN: usize = 8;
 
-pub(super) fn of(entries: &[Entry], rates: bool) -> String {
-    let mut names = COLUMNS.map(|(name, _)| name.to_owned());
+/// The cells of a line, and lines beneath.
+pub(super) type Row = (Vec<String>, String);
+
+pub(super) fn of(entries: &[Entry], rates: bool, width: usize) -> String {
+    let mut columns = COLUMNS;
     if rates {
-        names[8] = "REQ/S".to_owned();
+        columns[8].0 = "REQ/S";
     }
-    let rows: Vec<_> = entries.iter().map(|entry| cells(entry, rates)).collect();
-    let mut widths = names.each_ref().map(|name| name.chars().count());
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
+    let rows = entries
+        .iter()
+        .map(|entry| (cells(entry, rates), notes(entry)));
+    aligned(&columns, &rows.collect::<Vec<_>>(), 2, width)
+}
+
+/// A table of at most so many characters in a line. The first columns are `paths`, which are shortened where a line is
+/// too long.
+pub(super) fn aligned(columns: &[Column], rows: &[Row], paths: usize, width: usize) -> String {
+    let mut widths: Vec<usize> = columns.iter().map(|(name, _)| name.len()).collect();
+    for (cells, _) in rows {
+        for (width, cell) in widths.iter_mut().zip(cells) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    shrink(&mut widths);
-    let mut text = line(&names, &widths);
-    for (entry, row) in entries.iter().zip(&rows) {
-        text += &line(row, &widths);
-        text += &notes(entry);
+    shrink(&mut widths, paths, width);
+    let names: Vec<_> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let mut text = line(&names, &widths, columns);
+    for (cells, notes) in rows {
+        text += &line(cells, &widths, columns);
+        text += notes;
     }
     text
 }
 
-/// Takes what is too much from the longer of the two paths.
-fn shrink(widths: &mut [usize; 9]) {
+/// Takes what is too much from the longest path.
+fn shrink(widths: &mut [usize], paths: usize, most: usize) {
     let gaps = widths.len() - 1;
-    while widths.iter().sum::<usize>() + gaps > WIDTH {
-        let longer = usize::from(widths[1] > widths[0]);
-        if widths[longer] <= PATH_MIN {
-            return;
+    while widths.iter().sum::<usize>() + gaps > most {
+        let longest = widths[..paths].iter_mut().max();
+        match longest {
+            Some(width) if *width > PATH_MIN => *width -= 1,
+            _ => return,
         }
-        widths[longer] -= 1;
     }
 }
 
-fn line(cells: &[String; 9], widths: &[usize; 9]) -> String {
-    let all = cells.iter().zip(widths).zip(COLUMNS);
+fn line(cells: &[String], widths: &[usize], columns: &[Column]) -> String {
+    let all = cells.iter().zip(widths).zip(columns);
     let all = all.map(|((cell, width), (_, to_the_right))| {
         let cell = shortened(cell, *width);
         match to_the_right {
@@ -76,15 +90,8 @@ fn shortened(text: &str, width: usize) -> String {
     format!("…{end}")
 }
 
-fn cells(entry: &Entry, rates: bool) -> [String; 9] {
+fn cells(entry: &Entry, rates: bool) -> Vec<String> {
     let dash = || "-".to_owned();
-    let state = match entry.state {
-        State::Serving => "serving",
-        State::Silent => "silent",
-        State::Running => "running",
-        State::Dead => "dead",
-        State::Unknown => "unknown",
-    };
     let cache = entry.cache.as_ref().map(|mode| {
         let followed = match entry.follow {
             Some("filesystem") => ",fs",
@@ -103,10 +110,10 @@ fn cells(entry: &Entry, rates: bool) -> [String; 9] {
         true => entry.requests_per_s.map(|rate| format!("{rate:.0}")),
         false => entry.requests.map(|count| count.to_string()),
     };
-    [
+    vec![
         entry.place.clone(),
         entry.source.clone().unwrap_or_else(dash),
-        state.to_owned(),
+        state(entry).to_owned(),
         entry.transport.unwrap_or("-").to_owned(),
         entry
             .passthrough
@@ -116,6 +123,16 @@ fn cells(entry: &Entry, rates: bool) -> [String; 9] {
         entry.age_s.map_or_else(dash, age),
         requests.unwrap_or_else(dash),
     ]
+}
+
+pub(super) fn state(entry: &Entry) -> &'static str {
+    match entry.state {
+        State::Serving => "serving",
+        State::Silent => "silent",
+        State::Running => "running",
+        State::Dead => "dead",
+        State::Unknown => "unknown",
+    }
 }
 
 /// One number and a unit.
@@ -156,14 +173,14 @@ mod tests {
     #[test]
     fn paths_are_shortened_where_a_line_is_too_long() {
         let mut widths = [90, 60, 7, 10, 4, 9, 7, 4, 8];
-        shrink(&mut widths);
+        shrink(&mut widths, 2, WIDTH);
         assert_eq!(widths.iter().sum::<usize>() + 8, WIDTH);
         assert!(widths[0].abs_diff(widths[1]) <= 1, "{widths:?}");
         assert_eq!(shortened("/a/long/path", 6), "…/path");
         assert_eq!(shortened("/päth", 5), "/päth");
         let mut fits = [20; 9];
         fits[2..].fill(5);
-        shrink(&mut fits);
+        shrink(&mut fits, 2, WIDTH);
         assert_eq!(fits[..2], [20, 20]);
     }
 

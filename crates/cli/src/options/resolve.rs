@@ -18,7 +18,6 @@ pub(crate) fn resolve_mount(settings: &[Setting]) -> Result<MountConfig, OptionE
         }
         setting.apply(&mut Target::Mount(&mut config))?;
     }
-    check_resume(&config)?;
     settle(&mut config.serving);
     let read_only = config.serving.read_only;
     settle_locks(&mut config.serving, given(&effective, "locks").is_some());
@@ -92,21 +91,6 @@ pub(crate) fn resolve_share(settings: &[Setting]) -> Result<ShareConfig, OptionE
 /// An explicit `acl` would have been a contradiction.
 fn settle(serving: &mut Config) {
     serving.acl &= serving.xattr && serving.default_permissions;
-}
-
-/// The kernel keeps what it has not written yet, and sends it to the next server; but files were lost when servers were
-/// killed so.
-fn check_resume(config: &MountConfig) -> Result<(), OptionError> {
-    if config.server.deaths_max == 0 || !config.serving.writeback {
-        return Ok(());
-    }
-    let resume = format!("resume={}", config.server.deaths_max);
-    let fix = "a mount with writeback is not resumed: leave one of them out";
-    Err(OptionError::Contradiction(
-        resume,
-        "writeback".to_owned(),
-        fix,
-    ))
 }
 
 /// Locks are local by default if the kernel is to open files, or where it may since nothing changes.

@@ -153,6 +153,7 @@ impl MountOption {
             (_, Value::Choice(words, _)) => words[0],
             (_, Value::Count(least, ..)) => &least.to_string(),
             (_, Value::Range(_)) => "0:1:2",
+            (_, Value::Address(_)) => "127.0.0.1:9",
             (_, Value::Text(_) | Value::Rule(_) | Value::Path(_)) => "x",
             _ => "5",
         };

@@ -94,6 +94,8 @@ pub(crate) enum Value {
     Text(Setter<String>),
     /// A text in a language of its own.
     Rule(Setter<String, Checked>),
+    /// `IP:PORT`, or the path of a socket.
+    Address(Setter<String, Checked>),
     Path(Setter<PathBuf>),
 }
 
@@ -115,6 +117,7 @@ impl Value {
             Value::Group(_) => "GROUP",
             Value::Range(_) => "CLIENT:HOST:COUNT",
             Value::Text(_) | Value::Rule(_) => "TEXT",
+            Value::Address(_) => "ADDRESS",
             Value::Path(_) => "PATH",
         }
     }
@@ -138,7 +141,7 @@ impl Value {
             Value::Bytes(_, set) | Value::Count(_, _, set) => set.used(),
             Value::Range(set) => set.used(),
             Value::Text(set) => set.used(),
-            Value::Rule(set) => set.used(),
+            Value::Rule(set) | Value::Address(set) => set.used(),
             Value::Path(set) => set.used(),
         }
     }
@@ -168,7 +171,9 @@ impl Value {
             Value::Group(set) => set.set(target, syntax::parse_group(text)?),
             Value::Range(set) => set.set(target, syntax::parse_range(text)?).transpose()?,
             Value::Text(set) => set.set(target, syntax::parse_text(text)?),
-            Value::Rule(set) => set.set(target, syntax::parse_text(text)?).transpose()?,
+            Value::Rule(set) | Value::Address(set) => {
+                set.set(target, syntax::parse_text(text)?).transpose()?
+            }
             Value::Path(set) => set.set(target, syntax::parse_text(text)?.into()),
         };
         Ok(())

@@ -35,11 +35,15 @@ use rustix::thread::CapabilitySet;
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::io;
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_sys::cred;
+
+/// At the mounts of the host, while what they show is covered.
+const LOOKS_MAX: usize = 100;
 
 /// The device nodes of the sandbox.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -312,13 +316,13 @@ impl Layered {
         let (plan, tree) = (&orders.plan, orders.tree());
         let mut covers = Covers::default();
         for hidden in plan.empty_home.iter().chain(&plan.covered).map(Path::new) {
-            for place in outside.places(hidden, &mut covers.hidden)? {
-                empty.cover(&place.path)?;
-            }
+            let find = || outside.places(hidden, &mut covers.hidden);
+            cover_all(find, |place| empty.cover(&place.path))?;
         }
         let hidden = EMPTY.iter().chain(&["/dev", "/sys"]);
         for hidden in hidden.filter_map(|it| fs::canonicalize(it).ok()) {
-            for place in outside.places(&hidden, &mut covers.hidden)? {
+            let find = || outside.places(&hidden, &mut covers.hidden);
+            cover_all(find, |place| {
                 if tree.starts_with(&place.path) {
                     let (place, hidden) = (place.path.display(), hidden.display());
                     report(format_args!(
@@ -327,7 +331,8 @@ impl Layered {
                 } else if !plan.shows_in(&place.path) {
                     empty.cover_if_reached(&place.path)?;
                 }
-            }
+                Ok(())
+            })?;
         }
         for directory in &orders.directories {
             cover_elsewhere(directory, &empty)?;
@@ -473,7 +478,7 @@ impl Empty {
     /// What this process cannot reach, nor can the command, which has the same user and fewer capabilities.
     fn cover_if_reached(&self, path: &Path) -> Result<(), Failure> {
         match open(path) {
-            Err(Errno::ACCESS | Errno::NOENT) => Ok(()),
+            Err(Errno::ACCESS) => Ok(()),
             _ => self.cover(path),
         }
     }
@@ -622,24 +627,40 @@ impl Kept {
     }
 }
 
+/// Covers all places that are found. Meanwhile the host may unmount them, or rename directories above them.
+fn cover_all(
+    mut find: impl FnMut() -> Result<Vec<Elsewhere>, Failure>,
+    mut cover: impl FnMut(&Elsewhere) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut absent = Vec::new();
+    for _ in 0..LOOKS_MAX {
+        let before = mem::take(&mut absent);
+        for place in find()? {
+            match cover(&place) {
+                Err((_, error)) if error.kind() == io::ErrorKind::NotFound => absent.push(place),
+                covered => covered?,
+            }
+        }
+        if absent == before {
+            return Ok(());
+        }
+    }
+    let why = io::Error::other("other mounts of it keep changing");
+    Err(failed_to("cover what the command must not see")(why))
+}
+
 /// Other mounts of a directory show what its policy decides, too.
 fn cover_elsewhere(directory: &Directory, empty: &Empty) -> Result<(), Failure> {
     let path = directory.path();
-    for place in elsewhere::places(&mounts()?, &directory.parts, path) {
+    let find = || Ok(elsewhere::places(&mounts()?, &directory.parts, path));
+    cover_all(find, |place| {
         refuse_file(&place.path)?;
-        let shown = path.join(&place.shows);
-        let covered = match clone_mount(&shown) {
+        match clone_mount(&path.join(&place.shows)) {
             Ok(view) => attach(&view, &place.path)
                 .map_err(failed_to(format!("cover {}", place.path.display()))),
             _ => empty.cover(&place.path),
-        };
-        // The host has unmounted it meanwhile, and removed the directory.
-        if open(&place.path).is_err_and(|errno| errno == Errno::NOENT) {
-            continue;
         }
-        covered?;
-    }
-    Ok(())
+    })
 }
 
 /// But for those that were named, to be seen. Returns the parts that are covered.
@@ -651,10 +672,16 @@ fn cover_sockets(
     let mut parts = Vec::new();
     let is_named = |path: &&PathBuf| plan.shown.iter().any(|shown| shown.path == ***path);
     for socket in outside.sockets.iter().filter(|it| !is_named(it)) {
-        empty.cover_if_reached(socket)?;
-        for place in outside.places(socket, &mut parts)? {
-            empty.cover_if_reached(&place.path)?;
-        }
+        let own = || Elsewhere {
+            path: socket.clone(),
+            shows: PathBuf::new(),
+        };
+        let find = || {
+            let mut places = outside.places(socket, &mut parts)?;
+            places.push(own());
+            Ok(places)
+        };
+        cover_all(find, |place| empty.cover_if_reached(&place.path))?;
     }
     Ok(parts)
 }
@@ -663,7 +690,7 @@ fn cover_sockets(
 /// what the policy redacts would be seen.
 fn refuse_file(place: &Path) -> Result<(), Failure> {
     let is_mount = mounts()?.iter().any(|mount| mount.path == place);
-    if !is_mount || place.is_dir() {
+    if !is_mount || place.is_dir() || !place.exists() {
         return Ok(());
     }
     let why = io::Error::other("it is a mount of a single file of the tree: unmount it first");

@@ -9,8 +9,8 @@ use super::callers;
 use crate::channel::{Order, ToChild};
 use crate::config::ShareConfig;
 use crate::deaths::Deaths;
+use crate::fd_store::{Store, Stored};
 use crate::foreign::Foreign;
-use crate::strongbox::{Store, Stored};
 use crate::upgrade::handover::{Incoming, MachineState, Outgoing, Slot};
 use std::io;
 use std::ops::Deref;
@@ -27,7 +27,7 @@ pub(super) struct Connection {
     proxy: VhostProxy,
     journal: Journal,
     ledger: Ledger,
-    strongbox: Store,
+    fd_store: Store,
     /// Of the front end's threads.
     callers: Vec<OwnedFd>,
     deaths: Deaths,
@@ -43,7 +43,7 @@ impl Connection {
         let stream = UnixStream::from(stream.try_clone()?);
         Ok(Foreign::new(Connection {
             ledger: Ledger::new()?,
-            strongbox: Store::start(config.machines_max)?,
+            fd_store: Store::start(config.machines_max)?,
             callers,
             deaths: Deaths::new(config.server.deaths_max),
             // Last: dropping it waits for its thread.
@@ -70,7 +70,7 @@ impl Connection {
         let journal = Journal::from_memory(files.take(Slot::Journal)?)?;
         Ok(Foreign::new(Connection {
             ledger: files.take(Slot::Ledger)?.into(),
-            strongbox: Store::resume(config.machines_max, [end?, socket?], files.take_stored())?,
+            fd_store: Store::resume(config.machines_max, [end?, socket?], files.take_stored())?,
             callers: callers.unwrap_or_default(),
             deaths: Deaths::resume(config.server.deaths_max, &state.deaths),
             proxy: VhostProxy::resume(proxy, journal.clone())?,
@@ -84,19 +84,19 @@ impl Connection {
     ///
     /// As [`VhostProxy::suspend`].
     pub(super) fn suspend(&mut self, deadline: Instant) -> io::Result<ProxyState> {
-        if !self.strongbox.suspend(deadline) {
+        if !self.fd_store.suspend(deadline) {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let suspended = self.proxy.suspend(deadline);
         if suspended.is_err() {
-            self.strongbox.go_on()?;
+            self.fd_store.go_on()?;
         }
         suspended
     }
 
     /// Goes on after it was suspended.
     pub(super) fn go_on(&mut self, proxy: ProxyState) -> io::Result<()> {
-        self.strongbox.go_on()?;
+        self.fd_store.go_on()?;
         self.proxy = VhostProxy::resume(proxy, self.journal.clone())?;
         Ok(())
     }
@@ -105,13 +105,13 @@ impl Connection {
     pub(super) fn hand_over<'a>(&'a self, files: &mut Outgoing<'a>) {
         files.add(Slot::Journal, &self.journal);
         files.add(Slot::Ledger, &self.ledger);
-        files.add(Slot::StoreEnd, self.strongbox.end());
-        files.add(Slot::StoreSocket, &self.strongbox);
+        files.add(Slot::StoreEnd, self.fd_store.end());
+        files.add(Slot::StoreSocket, &self.fd_store);
     }
 
     /// What is in the descriptor store.
     pub(super) fn stored(&self) -> impl Deref<Target = Stored> {
-        self.strongbox.stored()
+        self.fd_store.stored()
     }
 
     /// What is handed over of it, without the proxy.
@@ -132,7 +132,7 @@ impl Connection {
         // Before the worker can send to it.
         self.proxy.attach(ours);
         let callers = self.callers.iter().map(|file| file as &dyn AsFd);
-        let kept: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.strongbox];
+        let kept: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.fd_store];
         let copies = kept.into_iter().chain(callers);
         let copies = copies.map(|file| file.as_fd().try_clone_to_owned());
         let all: io::Result<Vec<OwnedFd>> = [Ok(theirs.into())].into_iter().chain(copies).collect();

@@ -4,13 +4,10 @@
 //! limited in length and time: a guest may control a worker.
 
 use crate::config::ShareConfig;
-use crate::control::answer::configured;
+use crate::control::answer::{configured, set_log_level};
 use crate::control::client::{exchange, receive_line};
 use crate::control::protocol::{Command, Refusal, Reply, escape};
-use crate::control::server::answer_all;
-use crate::error::{StartupError, system};
 use crate::foreign::Foreign;
-use crate::task::start_thread;
 use crate::waiting;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -106,14 +103,9 @@ impl Machines {
         }
     }
 
-    /// Answers queries at a listening control socket, on a thread.
-    pub(super) fn answer_at(self: &Arc<Machines>, listener: OwnedFd) -> Result<(), StartupError> {
-        let asked = Arc::clone(self);
-        let answer = move || answer_all(listener, &mut |command| asked.answer(command));
-        let started = start_thread("thrufs-control", answer);
-        started
-            .map(drop)
-            .map_err(system("listen at the control socket"))
+    /// The socket, as text.
+    pub(super) fn shown_place(&self) -> String {
+        escape(self.place.as_os_str().as_bytes())
     }
 
     pub(super) fn add(&self, process: u32, queries: Arc<QueryChannel>) {
@@ -143,6 +135,16 @@ impl Machines {
             Command::Statistics => self.statistics(&connected),
             Command::Settle => Reply::Error(Refusal::not_followed()),
             Command::Options => Reply::Error(Refusal::not_mounted()),
+            Command::DropCaches { .. } => Reply::Error(Refusal::of_guests()),
+            Command::LogLevel { level } => {
+                let own = set_log_level(level);
+                if matches!(own, Reply::Result(_)) {
+                    connected.iter().for_each(|(_, it)| drop(it.ask(command)));
+                }
+                own
+            }
+            // By the thread of the supervisor.
+            Command::Reload => Reply::Error(Refusal::failed(libc::EOPNOTSUPP)),
         }
     }
 
@@ -170,7 +172,7 @@ impl Machines {
             text.push_str(&take_text(figures));
         }
         Reply::Result(json!({
-            "share": escape(self.place.as_os_str().as_bytes()),
+            "share": self.shown_place(),
             "configured": self.configured,
             "machines": machines,
             "silent": silent,

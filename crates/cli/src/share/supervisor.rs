@@ -11,6 +11,7 @@
 mod events;
 pub(crate) mod upgrade;
 
+use super::client_sockets::ClientSockets;
 use super::connection::Connection;
 use super::error::ShareError;
 use super::figures::Machines;
@@ -20,13 +21,13 @@ use super::workers::{Proof, ShareWorker, StandbyState};
 use crate::channel::{Notice, Order};
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
-use crate::control::socket::{ControlSocket, Purpose, file_name_of_share};
+use crate::control::reload::{Outcome, Reloaded};
+use crate::control::socket::file_name_of_share;
 use crate::error::{StartupError, system};
 use crate::foreign::Foreign;
-use crate::listening::SocketFile;
 use crate::log::{self, Log};
-use crate::output::{now, report};
-use crate::policy_file::PolicyFiles;
+use crate::output::{now, report, report_of};
+use crate::policy_file::{PolicyFiles, not_reloaded};
 use crate::supervisor::{self, signal_name};
 use crate::systemd;
 use crate::task::Task;
@@ -79,6 +80,8 @@ enum ShareEvent {
     Checked,
     /// A worker of it has received all that a front end has set.
     Served,
+    /// A client of the control socket asks for it.
+    Reload,
     Deadline,
 }
 
@@ -91,13 +94,7 @@ struct ShareSupervisor {
     apart: Apart,
     signals: SignalFd,
     listener: ShareListener,
-    /// Not published yet.
-    control: Vec<ControlSocket>,
-    /// Those that are, removed on drop.
-    socket_files: Vec<SocketFile>,
-    /// The listening sockets: for queries, which a thread answers, and for upgrades.
-    queries: Option<OwnedFd>,
-    upgrades: Option<OwnedFd>,
+    clients: ClientSockets,
     upgrade: Option<Upgrade>,
     /// While a worker of another program shows that it serves.
     proof: Option<Proof>,
@@ -151,18 +148,8 @@ impl ShareSupervisor {
         // Held for workers: the guest's memory, locks.
         raise_descriptor_limit();
         let listener = ShareListener::open(listening)?;
-        let make = |purpose| ControlSocket::make_if_possible(&config.server.control, purpose);
-        let (control, queries) = make(Purpose::Queries)?.unzip();
-        let upgrades = match config.server.deaths_max {
-            0 => None,
-            _ => make(Purpose::Upgrades)?,
-        };
-        let (for_upgrades, upgrades) = upgrades.unzip();
         let machines = Arc::new(Machines::new(&config));
-        if let Some(queries) = &queries {
-            let queries = queries.try_clone();
-            machines.answer_at(queries.map_err(system("duplicate a descriptor"))?)?;
-        }
+        let clients = ClientSockets::open(&config.server, &machines)?;
         let mut supervisor = ShareSupervisor {
             config,
             source,
@@ -171,10 +158,7 @@ impl ShareSupervisor {
             apart,
             signals,
             listener,
-            control: control.into_iter().chain(for_upgrades).collect(),
-            socket_files: Vec::new(),
-            queries,
-            upgrades,
+            clients,
             upgrade: None,
             proof: None,
             command: None,
@@ -223,14 +207,11 @@ impl ShareSupervisor {
     /// Publishes the sockets, and notifies systemd.
     fn announce(&mut self) -> Result<(), ShareError> {
         self.listener.publish()?;
-        for control in std::mem::take(&mut self.control) {
-            let usual = self.listener.identity();
-            let usual = usual.map(|(device, inode)| file_name_of_share(device, inode));
-            // An inherited socket has no file to name the control socket after.
-            let usual = usual.unwrap_or_else(|| format!("share-{}.socket", std::process::id()));
-            let file = control.published(usual).map(ControlSocket::into_file);
-            self.socket_files.extend(file);
-        }
+        let usual = self.listener.identity();
+        let usual = usual.map(|(device, inode)| file_name_of_share(device, inode));
+        // An inherited socket has no file to name the control socket after.
+        let usual = usual.unwrap_or_else(|| format!("share-{}.socket", std::process::id()));
+        self.clients.publish(&usual);
         let (source, socket) = (self.config.source.display(), self.config.socket.display());
         let locks = match self.config.serving.locks {
             Locks::Local => "of each virtual machine alone (locks=local)",
@@ -273,7 +254,11 @@ impl ShareSupervisor {
     fn on_event(&mut self, event: ShareEvent) -> Result<Then, ShareError> {
         match event {
             ShareEvent::Signal(SIGUSR1) => self.print_statistics(),
-            ShareEvent::Signal(SIGHUP) if !self.ends_on_hangup => self.reload(),
+            ShareEvent::Signal(SIGHUP) if !self.ends_on_hangup => drop(self.reload()),
+            ShareEvent::Reload => {
+                let outcome = self.reload();
+                self.clients.reply_to_reload(outcome);
+            }
             ShareEvent::Signal(number) => {
                 return self.stop(number);
             }
@@ -601,7 +586,7 @@ impl ShareSupervisor {
 
     /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
-        report(self.machines.heading().trim_end());
+        report_of(&self.config.socket, &self.machines.heading());
         self.send_all(&Order::Statistics);
     }
 
@@ -612,27 +597,26 @@ impl ShareSupervisor {
     }
 
     /// Opens the log file again, and reloads the policy. A bad one changes nothing.
-    fn reload(&mut self) {
-        self.log.reopen(&self.config.server);
+    fn reload(&mut self) -> Outcome {
+        let log_file = self.log.reopen(&self.config.server);
+        Reloaded::of(log_file, self.reload_policy().map_err(not_reloaded))
+    }
+
+    /// Returns whether there is one.
+    fn reload_policy(&mut self) -> Result<bool, StartupError> {
         let Some(path) = &self.config.server.policy else {
-            return;
+            return Ok(false);
         };
-        let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
-            // All or none.
-            let messages = self.workers.iter().map(|_| policy.for_worker());
-            Ok((messages.collect::<Result<Vec<_>, _>>()?, policy))
-        });
-        match read {
-            Ok((messages, policy)) => {
-                for (worker, message) in self.workers.iter().zip(messages) {
-                    worker.process.tell(&message);
-                }
-                // What was granted under the old policy is in the session record; all else is decided by
-                // this one.
-                self.policy = Some(policy);
-            }
-            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
+        let policy = PolicyFiles::open(path, &self.config.serving)?;
+        // All or none.
+        let messages = self.workers.iter().map(|_| policy.for_worker());
+        let messages: Vec<_> = messages.collect::<Result<_, _>>()?;
+        for (worker, message) in self.workers.iter().zip(messages) {
+            worker.process.tell(&message);
         }
+        // What was granted under the old policy is in the session record; all else is decided by this one.
+        self.policy = Some(policy);
+        Ok(true)
     }
 
     /// Ends because of a signal: the workers answer the requests in progress and disconnect. A second

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
-use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, Resources, SetupError, Strongbox};
+use thrufs_hostdir::{Config, ConfigError, FdStore, HostDir, Ledger, Resources, SetupError};
 use thrufs_policy::Policy;
 use thrufs_virtio::{Journal, MakeFileSystem};
 
@@ -57,10 +57,10 @@ impl SharedTree {
     }
 
     /// Records sessions for the next worker.
-    pub(crate) fn note_in(&self, ledger: Ledger, strongbox: Arc<dyn Strongbox>, journal: Journal) {
+    pub(crate) fn note_in(&self, ledger: Ledger, fd_store: Arc<dyn FdStore>, journal: Journal) {
         let mut state = self.state.lock();
         state.resources.ledger = Some(ledger);
-        state.resources.strongbox = Some(strongbox);
+        state.resources.fd_store = Some(fd_store);
         state.journal = Some(journal);
     }
 
@@ -108,9 +108,9 @@ impl MakeFileSystem for Sessions {
         if let Some(ledger) = &resources.ledger {
             ledger.clear()?;
         }
-        if let Some(strongbox) = &resources.strongbox {
-            let kept = strongbox.take();
-            kept.iter().for_each(|(key, _)| strongbox.discard(*key));
+        if let Some(fd_store) = &resources.fd_store {
+            let kept = fd_store.take();
+            kept.iter().for_each(|(key, _)| fd_store.discard(*key));
         }
         self.make_successor()
     }

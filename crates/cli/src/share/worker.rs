@@ -11,7 +11,7 @@ use crate::control::answer::{Served, Subject, configured};
 use crate::control::connection::Answer;
 use crate::control::protocol::Command;
 use crate::control::server::answer_one;
-use crate::strongbox::OfSupervisor;
+use crate::fd_store::OfSupervisor;
 use crate::watcher::Watched;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -94,16 +94,16 @@ impl Watched for ShareWatch {
 impl ShareWatch {
     fn on_connection(&mut self, mut parts: Vec<OwnedFd>) {
         let callers = parts.split_off(parts.len().min(4));
-        let Ok([stream, journal, ledger, strongbox]) = <[OwnedFd; 4]>::try_from(parts) else {
+        let Ok([stream, journal, ledger, fd_store]) = <[OwnedFd; 4]>::try_from(parts) else {
             return self.stop();
         };
         let Ok(journal) = Journal::from_memory(journal) else {
             tracing::error!("cannot map the journal");
             return self.stop();
         };
-        let strongbox = Arc::new(OfSupervisor::new(strongbox, self.machines_max));
+        let fd_store = Arc::new(OfSupervisor::new(fd_store, self.machines_max));
         self.tree
-            .note_in(Ledger::from(ledger), strongbox, journal.clone());
+            .note_in(Ledger::from(ledger), fd_store, journal.clone());
         let mut files = callers.into_iter().map(File::from);
         let callers = std::iter::from_fn(|| {
             let (stat, schedstat) = files.next().zip(files.next())?;

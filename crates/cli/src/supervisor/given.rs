@@ -5,8 +5,8 @@ use crate::config::MountConfig;
 use crate::confinement::{clone_tree, raise_descriptor_limit};
 use crate::deaths::Deaths;
 use crate::error::{StartupError, system};
+use crate::fd_store::{Store, Stored};
 use crate::policy_file::PolicyFiles;
-use crate::strongbox::{Store, Stored};
 use crate::upgrade::handover::{Incoming, MountState, Outgoing, Slot};
 use std::io;
 use std::ops::Deref;
@@ -21,6 +21,8 @@ pub(super) struct Given {
     sources: Vec<OwnedFd>,
     /// Of the control socket.
     listener: Option<OwnedFd>,
+    /// Of metrics.
+    metrics: Option<OwnedFd>,
     pub(super) policy: Option<PolicyFiles>,
     pub(super) record: Option<Record>,
 }
@@ -29,7 +31,7 @@ pub(super) struct Given {
 pub(super) struct Record {
     pub(super) journal: Journal,
     ledger: Ledger,
-    strongbox: Store,
+    fd_store: Store,
     pub(super) deaths: Deaths,
 }
 
@@ -40,7 +42,7 @@ impl Record {
         Ok(Record {
             journal: Journal::new()?,
             ledger: Ledger::new()?,
-            strongbox: Store::start(1)?,
+            fd_store: Store::start(1)?,
             deaths: Deaths::new(deaths_max),
         })
     }
@@ -53,18 +55,18 @@ impl Record {
         Ok(Record {
             journal: Journal::from_memory(files.take(Slot::Journal)?)?,
             ledger: files.take(Slot::Ledger)?.into(),
-            strongbox: Store::resume(1, [end?, socket?], files.take_stored())?,
+            fd_store: Store::resume(1, [end?, socket?], files.take_stored())?,
             deaths: Deaths::resume(deaths_max, ages),
         })
     }
 
     /// What is in the descriptor store.
     pub(super) fn stored(&self) -> impl Deref<Target = Stored> {
-        self.strongbox.stored()
+        self.fd_store.stored()
     }
 
     fn order(&self) -> io::Result<Order> {
-        let all: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.strongbox];
+        let all: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.fd_store];
         let copies = all.map(|file| file.as_fd().try_clone_to_owned());
         Ok(Order::Record(copies.into_iter().collect::<Result<_, _>>()?))
     }
@@ -74,7 +76,7 @@ impl Given {
     pub(super) fn new(
         config: &MountConfig,
         sources: Vec<OwnedFd>,
-        listener: Option<OwnedFd>,
+        [listener, metrics]: [Option<OwnedFd>; 2],
         policy: Option<PolicyFiles>,
     ) -> Result<Given, StartupError> {
         let record = match config.server.deaths_max {
@@ -84,6 +86,7 @@ impl Given {
         Ok(Given {
             sources,
             listener,
+            metrics,
             policy,
             record,
         })
@@ -100,6 +103,7 @@ impl Given {
         Ok(Given {
             sources: [source].into_iter().chain(mounts).collect(),
             listener: files.take_if_given(Slot::Queries),
+            metrics: files.take_if_given(Slot::Metrics),
             policy,
             record: Some(Record::resume(
                 state.config.server.deaths_max,
@@ -116,6 +120,7 @@ impl Given {
             .zip(&self.sources)
             .for_each(|(slot, source)| files.add(slot, source));
         files.add_if(Slot::Queries, self.listener.as_ref());
+        files.add_if(Slot::Metrics, self.metrics.as_ref());
         if let Some(policy) = &self.policy {
             files.add(Slot::Policy, &policy.text);
             files.add_if(Slot::AuditLog, policy.audit.as_ref());
@@ -123,8 +128,8 @@ impl Given {
         if let Some(record) = &self.record {
             files.add(Slot::Journal, &record.journal);
             files.add(Slot::Ledger, &record.ledger);
-            files.add(Slot::StoreEnd, record.strongbox.end());
-            files.add(Slot::StoreSocket, &record.strongbox);
+            files.add(Slot::StoreEnd, record.fd_store.end());
+            files.add(Slot::StoreSocket, &record.fd_store);
         }
     }
 
@@ -133,14 +138,17 @@ impl Given {
         let policy = self.policy.as_ref().map(PolicyFiles::for_worker);
         let mut orders: Vec<Order> = policy.transpose()?.into_iter().collect();
         let Some(record) = &self.record else {
-            let listener = self.listener.take().map(|it| Order::Control(vec![it]));
-            orders.extend(listener);
+            let queries = self.listener.take().map(|it| Order::Control(vec![it]));
+            let metrics = self.metrics.take().map(|it| Order::Metrics(vec![it]));
+            orders.extend(queries.into_iter().chain(metrics));
             return Ok((orders, std::mem::take(&mut self.sources)));
         };
         let copied = || {
             orders.push(record.order()?);
-            let listener = self.listener.as_ref().map(OwnedFd::try_clone).transpose()?;
-            orders.extend(listener.map(|it| Order::Control(vec![it])));
+            let copy = |file: &Option<OwnedFd>| file.as_ref().map(OwnedFd::try_clone).transpose();
+            let queries = copy(&self.listener)?.map(|it| Order::Control(vec![it]));
+            let metrics = copy(&self.metrics)?.map(|it| Order::Metrics(vec![it]));
+            orders.extend(queries.into_iter().chain(metrics));
             let mut sources = self.sources.iter();
             // The worker mounts the clone in a namespace of its own, which ends with it.
             let source = sources.next().map(OwnedFd::try_clone).transpose()?;

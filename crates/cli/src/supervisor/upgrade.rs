@@ -276,6 +276,7 @@ impl MountSupervisor {
             early_signal: None,
             control: Vec::new(),
             socket_files,
+            metrics_at: None,
             upgrades: files.take_if_given(Slot::Upgrades),
             upgrade: None,
             command: files.take_if_given(Slot::Command),

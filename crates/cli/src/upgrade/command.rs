@@ -41,7 +41,7 @@ pub(crate) enum UpgradeError {
     NotServed(PathBuf),
     #[error(
         "cannot upgrade {0}: it was mounted without resume=N, so its requests end with its server; unmount it, and mount \
-         it again with -o resume=N (over /dev/fuse, without io_uring and writeback)"
+         it again with -o resume=N (over /dev/fuse, without io_uring)"
     )]
     NotResumable(PathBuf),
     #[error(
@@ -68,19 +68,22 @@ pub(crate) enum UpgradeError {
 impl CommandError for UpgradeError {}
 
 /// Have running servers go on with this program, without unmounting or disconnecting virtual machines
+///
+/// Of mounts that were mounted with the option resume=N, and of shares without resume=0: others are served by the program
+/// that started them until they are unmounted or stopped.
 #[derive(Parser)]
 #[command(name = "upgrade")]
 pub(crate) struct UpgradeArguments {
     /// All mounts and shares of thrufs: as root those of all users, else one's own
     #[arg(long, conflicts_with_all = ["PLACE", "control"])]
     all: bool,
-    /// Another program than this one
+    /// The program to go on with, instead of this one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// The control socket, where the server was given control=PATH
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Mount points, and the sockets of shares
+    /// Mount points (mounted with resume=N), and the sockets of shares
     #[arg(id = "PLACE", required_unless_present = "all")]
     places: Vec<PathBuf>,
 }

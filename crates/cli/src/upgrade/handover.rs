@@ -5,8 +5,8 @@
 
 use crate::channel::packets;
 use crate::config::{MountConfig, ShareConfig};
+use crate::fd_store::Stored;
 use crate::mount_table::FuseFileSystem;
-use crate::strongbox::Stored;
 use rustix::fs::MemfdFlags;
 use rustix::net::RecvFlags;
 use rustix::net::sockopt::set_socket_send_buffer_size;
@@ -50,9 +50,10 @@ pub(crate) enum Slot {
     Stored(u64),
     Policy,
     AuditLog,
-    /// The sockets of this process: for queries, for upgrades, and their files.
+    /// The sockets of this process: for queries, for upgrades, for metrics, and their files.
     Queries,
     Upgrades,
+    Metrics,
     SocketFile(u32),
     /// The connection of the command, which waits for a reply.
     Command,

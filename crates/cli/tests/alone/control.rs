@@ -226,6 +226,7 @@ fn a_mount_is_found_however_it_is_reached() {
     wait_for("the kernel to drop the name", || {
         mount_line(&bound).contains("//deleted")
     });
+    assert_eq!(explain(&bound)["node"]["id"], *id);
     assert_eq!(explain(&bound.join("er/inner"))["ino"], ino);
     // A bind mount of a single file.
     let file = ground.path().join("one");

@@ -113,7 +113,11 @@ pub fn disturbed(
 #[test]
 fn programs_do_not_notice_killed_servers() {
     thread::scope(|scope| {
-        for options in ["", "nopassthrough", "cache=never,follow=no,threads=1"] {
+        for options in [
+            "",
+            "writeback",
+            "cache=never,follow=no,threads=1,nopassthrough",
+        ] {
             scope.spawn(|| kill_under_load(options, 5, Duration::from_millis(500)));
         }
     });
@@ -132,6 +136,8 @@ fn programs_do_not_notice_a_thousand_killed_servers() {
     for options in [
         "",
         "nopassthrough",
+        "writeback",
+        "writeback,nopassthrough,follow=no",
         "cache=metadata,nopassthrough",
         "follow=no",
         "locks=local",

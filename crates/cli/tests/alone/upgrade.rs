@@ -2,6 +2,7 @@
 
 mod share;
 
+use crate::ground::metrics::{SCRAPE, exchanged, requests};
 use crate::ground::{
     Ground, THRUFS, WITHOUT_OTHERS, copied_program, fails, run, stderr, succeeded, thrufs,
     users_can_mount, wait_for,
@@ -11,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, chown};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -303,10 +304,13 @@ fn what_a_supervisor_has_is_handed_over() {
         fs::write(ground.src.join(name), "").unwrap();
     }
     hide("other");
+    let metrics = ground.path().join("metrics");
     let options = format!(
-        "resume=1,auto_unmount,nopassthrough,policy={}",
-        policy.display()
+        "resume=1,auto_unmount,nopassthrough,policy={},metrics={}",
+        policy.display(),
+        metrics.display()
     );
+    let scraped = || exchanged(UnixStream::connect(&metrics).unwrap(), SCRAPE);
     // In the background.
     succeeded(&ground.mount(&["-o", &options]));
     let supervisor = ground.process("--supervisor");
@@ -326,6 +330,7 @@ fn what_a_supervisor_has_is_handed_over() {
         succeeded(&upgrade_all(&ground));
         assert_eq!(ground.process("--supervisor"), supervisor);
         ground.process("--auto-unmount");
+        requests(&scraped());
         assert!(sees("file") && !sees("other"), "not reloaded");
         // Reading could be of what the kernel has cached.
         removed.write_all_at(b"removed", 0).unwrap();
@@ -342,6 +347,7 @@ fn what_a_supervisor_has_is_handed_over() {
     // One death within the minute is survived, and was before the upgrade.
     kill_worker();
     ground.wait_gone();
+    wait_for("its file to be removed", || !metrics.exists());
     // And when the supervisor is killed.
     let mounted = ground.mount_in_foreground(&["-o", "resume=1,auto_unmount"]);
     succeeded(&thrufs!("upgrade", &ground.mnt));

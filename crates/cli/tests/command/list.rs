@@ -356,6 +356,11 @@ fn log_is_json_and_its_file_is_opened_again_on_sighup() {
     // Of the worker, and not made for JSON.
     kill_process(ground.process("--worker"), Signal::USR1).unwrap();
     wait_for("statistics", || has(&log, "inodes="));
+    let of_mount = |it: &Value| {
+        let message = it["message"].as_str().unwrap();
+        message.starts_with("inodes=") && it["place"] == ground.mnt.to_str().unwrap()
+    };
+    assert!(objects(&log).iter().any(of_mount));
     ground::unmount_by_command(&ground.mnt);
     assert!(has(&log, "was unmounted"));
     assert!(!has(&old, "inodes=") && !has(&old, "was unmounted"));

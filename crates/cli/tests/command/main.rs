@@ -13,6 +13,7 @@ mod messages;
 mod migration;
 mod mount_helper;
 mod mounting;
+mod operate;
 mod options;
 mod owners;
 mod peers;

@@ -239,7 +239,7 @@ while b'mounted ' not in said:
     said += os.read(terminal, 4096)
 if sys.argv[1] == 'nohup':
     os.kill(pid, signal.SIGHUP)
-    while b'no policy' not in said:
+    while b'nothing to reload' not in said:
         said += os.read(terminal, 4096)
     os.kill(pid, signal.SIGTERM)
 else:

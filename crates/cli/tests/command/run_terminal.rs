@@ -1,9 +1,9 @@
 //! `thrufs run` on a terminal: its keys, job control, the terminal's name and size.
 
 use crate::ground::prelude::*;
+use crate::ground::terminal;
 use crate::run_ground::{RunGround, of_both};
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::fs::OFlags;
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::os::unix::fs::fchown;
 use std::process::Child;
@@ -26,14 +26,8 @@ impl Terminal {
             skipped("job control: no bash");
             return None;
         }
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let name = ptsname(&controller, Vec::new()).unwrap();
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let end = File::from(rustix::fs::open(name, flags, Mode::empty()).unwrap());
+        let (controller, end) = terminal();
         fchown(&end, Some(ground.user()), None).unwrap();
-        rustix::io::fcntl_setfd(&controller, rustix::io::FdFlags::CLOEXEC).unwrap();
         rustix::fs::fcntl_setfl(&controller, OFlags::RDWR | OFlags::NONBLOCK).unwrap();
         let mut shell = ground.on_the_host("setsid");
         shell.args(["--ctty", "bash", "--norc", "--noediting", "-i"]);
@@ -41,7 +35,7 @@ impl Terminal {
         shell.stdin(end.try_clone().unwrap());
         shell.stdout(end.try_clone().unwrap()).stderr(end);
         let mut terminal = Terminal {
-            controller: controller.into(),
+            controller,
             shell: shell.spawn().unwrap(),
             said: String::new(),
         };

@@ -1,14 +1,18 @@
 //! Test directories for mounts, and their processes.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod metrics;
 pub mod prelude;
 pub mod share;
 
 pub use thrufs_testing::wait_until as wait_for;
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::FdFlags;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
@@ -55,7 +59,7 @@ impl Ground {
             skipped("mounting needs root");
             return None;
         }
-        if let Err(error) = fs::File::options().read(true).write(true).open("/dev/fuse") {
+        if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
             skipped(&format!("/dev/fuse: {error}"));
             return None;
         }
@@ -345,6 +349,18 @@ pub fn status(process: Pid, field: &str) -> String {
 /// The same for a set of signals or capabilities.
 pub fn status_set(process: Pid, field: &str) -> u64 {
     u64::from_str_radix(&status(process, field), 16).unwrap()
+}
+
+/// A terminal: what controls it, and the end of programs.
+pub fn terminal() -> (File, File) {
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let name = ptsname(&controller, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let end = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+    rustix::io::fcntl_setfd(&controller, FdFlags::CLOEXEC).unwrap();
+    (controller.into(), end.into())
 }
 
 pub fn run(command: &mut Command) -> Output {

@@ -3,6 +3,7 @@
 use crate::attributes::{
     Attributes, Entry, ExtendedAttributes, FileSystemStatistics, LockArgs, Opened,
 };
+use crate::directory::Listing;
 use crate::errno::{Errno, Result};
 use crate::reply::{attr_out, entry_out, lk_out, open_out, put, put_created, statx_out};
 use thrufs_abi::layout::{
@@ -222,12 +223,6 @@ impl Encode for (i32, Vec<u8>) {
     }
 }
 
-/// Entries of a directory: see [`Late::list`](super::Late::list) and [`Late::sink`](super::Late::sink).
-#[derive(Debug)]
-pub struct Listing {
-    pub(super) bytes: Vec<u8>,
-}
-
 impl Encode for Listing {
     fn answers(opcode: Opcode) -> bool {
         matches!(opcode, Opcode::Readdir | Opcode::Readdirplus)
@@ -238,6 +233,6 @@ impl Encode for Listing {
     }
 
     fn data(&self, shape: Shape) -> &[u8] {
-        shape.cut(&self.bytes)
+        shape.cut(self.bytes())
     }
 }

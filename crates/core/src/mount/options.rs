@@ -42,10 +42,88 @@ impl MountOptions {
         }
     }
 
+    /// Sets options by a list as of `mount -o`: `ro,nodev,allow_other,fsname=NAME`, a comma or a backslash in a value
+    /// being escaped by a backslash. Returns the words that it does not know.
+    ///
+    /// It knows `ro`, `nosuid`, `nodev`, `noexec`, `noatime`, `nodiratime`, `nosymfollow`, `sync` and their
+    /// opposites, `relatime`, `strictatime`, `allow_other`, `default_permissions`, `auto_unmount`,
+    /// `max_read=BYTES`, `fsname=NAME` and `subtype=NAME`.
+    pub fn set(&mut self, list: &str) -> Vec<String> {
+        let mut unknown = split(list);
+        unknown.retain(|word| !word.is_empty() && !self.set_one(word));
+        unknown
+    }
+
+    /// False for one that is not known.
+    fn set_one(&mut self, word: &str) -> bool {
+        if let Some(flag) = flag(word) {
+            let (bits, is_set) = flag;
+            // Times of access are a number of its own.
+            if MountAttrFlags::MOUNT_ATTR__ATIME.contains(bits) {
+                self.attributes -= MountAttrFlags::MOUNT_ATTR__ATIME;
+            }
+            self.attributes.set(bits, is_set);
+            return true;
+        }
+        match word.split_once('=') {
+            None if word == "sync" => self.synchronous = true,
+            None if word == "async" => self.synchronous = false,
+            None if word == "allow_other" => self.allow_other = true,
+            None if word == "default_permissions" => self.default_permissions = true,
+            None if word == "auto_unmount" => self.auto_unmount = true,
+            Some(("fsname", name)) => name.clone_into(&mut self.source),
+            Some(("subtype", name)) => self.subtype = Some(name.to_owned()),
+            Some(("max_read", bytes)) => match bytes.parse() {
+                Ok(bytes) => self.read_bytes_max = Some(bytes),
+                Err(_) => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+
     /// Whether the mount is read-only.
     pub fn is_read_only(&self) -> bool {
         self.attributes.contains(MountAttrFlags::MOUNT_ATTR_RDONLY)
     }
+}
+
+/// The words of a list, without their escapes.
+fn split(list: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut characters = list.chars();
+    while let Some(character) = characters.next() {
+        let word = words.last_mut().expect("it begins with one");
+        match character {
+            ',' => words.push(String::new()),
+            '\\' => word.extend(characters.next()),
+            other => word.push(other),
+        }
+    }
+    words
+}
+
+/// The attribute that an option of mount(8) sets or clears.
+fn flag(word: &str) -> Option<(MountAttrFlags, bool)> {
+    use MountAttrFlags as Flag;
+    Some(match word {
+        "ro" => (Flag::MOUNT_ATTR_RDONLY, true),
+        "rw" => (Flag::MOUNT_ATTR_RDONLY, false),
+        "nosuid" => (Flag::MOUNT_ATTR_NOSUID, true),
+        "suid" => (Flag::MOUNT_ATTR_NOSUID, false),
+        "nodev" => (Flag::MOUNT_ATTR_NODEV, true),
+        "dev" => (Flag::MOUNT_ATTR_NODEV, false),
+        "noexec" => (Flag::MOUNT_ATTR_NOEXEC, true),
+        "exec" => (Flag::MOUNT_ATTR_NOEXEC, false),
+        "noatime" => (Flag::MOUNT_ATTR_NOATIME, true),
+        "strictatime" => (Flag::MOUNT_ATTR_STRICTATIME, true),
+        "atime" | "relatime" => (Flag::MOUNT_ATTR_NOATIME, false),
+        "nodiratime" => (Flag::MOUNT_ATTR_NODIRATIME, true),
+        "diratime" => (Flag::MOUNT_ATTR_NODIRATIME, false),
+        "nosymfollow" => (Flag::MOUNT_ATTR_NOSYMFOLLOW, true),
+        "symfollow" => (Flag::MOUNT_ATTR_NOSYMFOLLOW, false),
+        _ => return None,
+    })
 }
 
 /// The FUSE options of a mount, besides its source, its type and the general flags.
@@ -69,4 +147,41 @@ pub(super) fn parameters(
         parameters.push(("max_read", Some(bytes.to_string())));
     }
     parameters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_sets_options_and_returns_what_it_does_not_know() {
+        let mut options = MountOptions::new("before");
+        options.default_permissions = false;
+        let list = "ro,nodev,,noatime,sync,allow_other,fsname=a\\,b\\\\c,subtype=s,max_read=65536,colour=red,max_read=x";
+        assert_eq!(options.set(list), ["colour=red", "max_read=x"]);
+        assert!(options.is_read_only() && options.synchronous && options.allow_other);
+        assert!(!options.default_permissions && !options.auto_unmount);
+        assert_eq!(
+            (&*options.source, options.subtype.as_deref()),
+            ("a,b\\c", Some("s"))
+        );
+        assert_eq!(options.read_bytes_max, Some(65_536));
+        let set = |bits| options.attributes.contains(bits);
+        assert!(set(MountAttrFlags::MOUNT_ATTR_NODEV) && set(MountAttrFlags::MOUNT_ATTR_NOATIME));
+    }
+
+    #[test]
+    fn a_later_word_wins() {
+        let mut options = MountOptions::new("");
+        assert!(options.set("ro,nosuid,sync,noatime").is_empty());
+        assert!(options.set("rw,suid,async,strictatime").is_empty());
+        assert_eq!(options.attributes, MountAttrFlags::MOUNT_ATTR_STRICTATIME);
+        assert!(!options.synchronous);
+        assert!(
+            options
+                .set("relatime,default_permissions,auto_unmount")
+                .is_empty()
+        );
+        assert!(options.attributes.is_empty() && options.auto_unmount);
+    }
 }

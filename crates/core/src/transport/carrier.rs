@@ -40,7 +40,7 @@ impl fmt::Display for Carrier {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UringRefusal {
     /// On one CPU, io_uring is not faster.
-    #[error("it is no faster with one CPU; --transport=uring forces it")]
+    #[error("it is no faster with one CPU; the option transport=uring uses it anyway")]
     OneCpu,
     /// The number of queues is unknown.
     #[error("the number of possible CPUs is unknown (/sys/devices/system/cpu/possible)")]
@@ -58,7 +58,7 @@ pub enum UringRefusal {
     /// requests that went over io_uring with a dead process.
     ///
     /// [`Session::journaled`]: crate::Session::journaled
-    #[error("the session is to outlive this process (resume), and does so over /dev/fuse")]
+    #[error("with resume=, because requests over it are lost when the server is killed")]
     Journal,
     /// The kernel's INIT did not offer it.
     #[error(

@@ -244,7 +244,7 @@ fn begun(
     backing: Option<Arc<Backing>>,
     wanted: &FilePath,
 ) -> Box<Use> {
-    let filter = |redaction| Arc::new(Filter::new(redaction, tree.notes.clone()));
+    let filter = |redaction| Arc::new(Filter::new(redaction, tree.tables.clone()));
     Box::new(Use {
         path,
         obstacle,

@@ -3,12 +3,12 @@
 //! ([`listings`](crate::files::listings)). Hidden names are left out here.
 
 use super::Files;
-use super::open_directory::{Listing, OpenDirectory, Stream};
+use super::open_directory::{OpenDirectory, Stream};
 use super::versions::is_settled;
 use crate::config::CacheMode;
 use crate::follow::PendingLookup;
 use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
-use crate::ledger::{FileNote, OpenerIds};
+use crate::ledger::{FileNote, Listing, OpenerIds};
 use crate::stat::{content_version, stat_open};
 use crate::tree::Inode;
 use rustix::fs::Statx;
@@ -133,8 +133,8 @@ impl Files {
             })
             .map_err(|_| Errno::ENFILE)?;
         self.listings.enter(&directory);
-        if let Some(notes) = &self.tree.notes {
-            notes.directories.insert(FileNote {
+        if let Some(tables) = &self.tree.tables {
+            tables.directories.insert(FileNote {
                 handle,
                 node,
                 flags: 0,

@@ -128,9 +128,9 @@ impl OwnerFile {
     /// Gives up its locks, which a stored duplicate or another request could hold on to.
     pub(super) fn release(&self, tree: &Tree) {
         give_up_ranges(&self.fd);
-        if let (Some(notes), Some(place)) = (&tree.notes, self.place) {
-            // The strongbox closes its duplicate later.
-            notes.forget_owner(place);
+        if let (Some(tables), Some(place)) = (&tree.tables, self.place) {
+            // The fd store closes its duplicate later.
+            tables.forget_owner(place);
             tree.discard(Key::Owner(place));
         }
     }

@@ -85,10 +85,10 @@ impl Files {
         args: &LockArgs,
     ) -> Result<Arc<OwnerFile>> {
         if let Some((known, has_other_file)) = self.locks.get_by(node, args.owner, args.handle) {
-            if let (true, Some(notes), Some(place)) =
-                (has_other_file, &self.tree.notes, known.place)
+            if let (true, Some(tables), Some(place)) =
+                (has_other_file, &self.tree.tables, known.place)
             {
-                notes.note_owner(place, known.note());
+                tables.note_owner(place, known.note());
             }
             self.locks.check_room(&known)?;
             return Ok(known);
@@ -118,10 +118,10 @@ impl Files {
         if let Ok(inode) = self.tree.nodes.get(file.note().node) {
             inode.noted.set(Noted::Locked);
         }
-        let (file, is_new) = self.locks.insert(file, self.tree.notes.is_some())?;
-        if let (true, Some(notes), Some(place)) = (is_new, &self.tree.notes, file.place) {
+        let (file, is_new) = self.locks.insert(file, self.tree.tables.is_some())?;
+        if let (true, Some(tables), Some(place)) = (is_new, &self.tree.tables, file.place) {
             self.tree.keep(Key::Owner(place), file.fd.as_fd());
-            notes.note_owner(place, file.note());
+            tables.note_owner(place, file.note());
         }
         Ok(file)
     }

@@ -1,11 +1,10 @@
 //! An open directory, from OPENDIR to RELEASEDIR. It may give its descriptor and buffer back at any time.
 
-use crate::ledger::OpenerIds;
+use crate::ledger::{Listing, OpenerIds};
 use crate::quota::QuotaCharge;
 use crate::tree::Inode;
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
-use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,13 +23,6 @@ pub(crate) struct OpenDirectory {
     /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
     pub(super) opener: AtomicU64,
     pub(super) _charge: Option<QuotaCharge>,
-}
-
-/// The directory that the positions of a listing refer to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Listing {
-    pub(crate) file_system: u64,
-    pub(crate) ino: u64,
 }
 
 /// Entries that were read from the directory and not yet returned.

@@ -78,7 +78,7 @@ impl Files {
             if !lease::has_writers(lower.as_fd()).unwrap_or(false) || !is_only_writer() {
                 return Ok(false);
             }
-            if self.tree.strongbox().is_none() {
+            if self.tree.fd_store().is_none() {
                 break;
             }
             context.require_blocking()?;

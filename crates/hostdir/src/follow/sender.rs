@@ -153,9 +153,9 @@ impl Watch {
     /// Whether nodes may be recorded that no client has asked for.
     fn may_look_up(&self) -> bool {
         self.tree
-            .notes
+            .tables
             .as_ref()
-            .is_none_or(|notes| notes.is_ready())
+            .is_none_or(|tables| tables.is_ready())
     }
 
     /// A file that the kernel did not know becomes silent. It may know it meanwhile.

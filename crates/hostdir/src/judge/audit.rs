@@ -8,7 +8,7 @@
 //! answer: an error number, or 0 once the line is written.
 
 use super::{ActivePolicy, Judge, PathDecision};
-use crate::ledger::{Before, OpenerIds, Telling};
+use crate::ledger::{AuditId, Before, OpenerIds};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -253,16 +253,16 @@ impl Judge {
         record: impl Hash,
         write: impl FnOnce(bool) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Some(notes) = &self.tree.notes else {
+        let Some(tables) = &self.tree.tables else {
             return write(false);
         };
-        let telling = telling(context, record);
-        let before = notes.tellings.before(telling);
-        let place = notes.tellings.begin(telling);
-        if before != Some(Before::Told) {
+        let audit_id = audit_id(context, record);
+        let before = tables.audit_records.before(audit_id);
+        let place = tables.audit_records.begin(audit_id);
+        if before != Some(Before::Written) {
             write(before.is_some())?;
         }
-        notes.tellings.finish(place);
+        tables.audit_records.finish(place);
         Ok(())
     }
 
@@ -331,11 +331,11 @@ fn event(opcode: Opcode) -> String {
 
 /// What identifies the record of one request. Not whether the file was created or truncated: a replay finds
 /// it there.
-fn telling(context: &Context<'_>, record: impl Hash) -> Telling {
+fn audit_id(context: &Context<'_>, record: impl Hash) -> AuditId {
     let mut hasher = DefaultHasher::new();
     let caller = (context.uid(), context.gid(), context.pid());
     (record, caller).hash(&mut hasher);
-    Telling {
+    AuditId {
         request: context.unique().0,
         digest: hasher.finish(),
     }

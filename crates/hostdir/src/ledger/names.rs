@@ -123,13 +123,13 @@ impl NameTable {
         let (mut rank_max, mut end, mut used) = (0, 0, Vec::new());
         self.table.each(|index, record, state| {
             end = end.max(index + 1);
-            let Some((directory, name)) = record.name.get() else {
+            let Some(name) = record.name.get() else {
                 return;
             };
             used.push(index);
             let note = NameNote {
                 index,
-                name: KnownName::new(directory, name.to_bytes()),
+                name,
                 is_unsure: state & UNSURE != 0,
             };
             let rank = record.rank.load();

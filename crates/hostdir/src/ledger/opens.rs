@@ -5,7 +5,8 @@ use super::opener::OpenerIds;
 use super::records::{Open, Shape, USED};
 use super::route::Route;
 use super::table::Table;
-use super::words::{HandleWord, NodeWord, halves, join};
+use super::words::{halves, join};
+use crate::ids::{HandleWord, NodeWord};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
@@ -29,13 +30,28 @@ pub(crate) struct FileNote {
     pub(crate) backing: Option<BackingId>,
 }
 
+/// The directory that the positions of a listing refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listing {
+    pub(crate) file_system: u64,
+    pub(crate) ino: u64,
+}
+
+/// A file or directory that the client has open.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct OpenRecord {
     pub(crate) note: FileNote,
     /// The number of its `flock(2)`.
     pub(crate) flock: u8,
+    /// At the moment: the last close(2) may have closed the lower file.
+    pub(crate) is_open: bool,
+    /// What a directory lists, if another server saved it.
+    pub(crate) listing: Option<Listing>,
     /// When it was last changed through this handle.
+    #[serde(skip)]
     pub(crate) left: Option<Duration>,
     /// Its recorded route does not exist.
+    #[serde(skip)]
     pub(crate) has_no_route: bool,
 }
 
@@ -128,6 +144,8 @@ fn open(index: u32, record: &Open, state: u64) -> OpenRecord {
             backing: backing(record.backing.load()),
         },
         flock: record.flock.load() as u8,
+        is_open: true,
+        listing: None,
         left: Some(Duration::from_nanos(record.left.load())).filter(|time| !time.is_zero()),
         has_no_route: route != 0 && known.is_none(),
     }

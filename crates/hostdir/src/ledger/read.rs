@@ -1,25 +1,37 @@
 //! Reads what an earlier process has recorded.
 
 use super::names::NamesRead;
-use super::notes::{DAX_SHIFT, Notes, OwnerNote};
 use super::opens::OpenRecord;
 use super::records::{MAGIC, Node, PLACES};
+use super::state_tables::{DAX_SHIFT, OwnerNote, StateTables};
 use super::words::halves;
-use crate::identity::Identity;
-use std::ffi::CString;
+use crate::identity::{Identity, KnownName};
+use crate::ids::NodeWord;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 
+#[derive(Serialize, Deserialize)]
 pub(crate) struct NodeRecord {
+    #[serde(with = "NodeWord")]
     pub(crate) node: NodeId,
     pub(crate) lookups: u64,
     pub(crate) file_type: u32,
-    /// What a guest was told of mapping it.
+    /// What a guest was told of mapping it. A session with a window does not migrate.
+    #[serde(skip)]
     pub(crate) dax: u8,
-    pub(crate) identity: Identity,
-    /// Where it may be: two if it had two names, or was being moved.
-    pub(crate) places: Vec<(NodeId, CString)>,
+    /// On the file system on which it was saved.
+    pub(crate) identity: Option<Identity>,
+    /// Where it may be.
+    pub(crate) place: Option<KnownName>,
+    /// If it had two names, or was being moved.
+    #[serde(skip)]
+    pub(crate) other_place: Option<KnownName>,
 }
+
+/// By their numbers, the names that mounts are mounted on. Each has its directory on a mount before.
+pub(crate) type MountRecords = BTreeMap<u32, KnownName>;
 
 #[derive(Default)]
 pub(crate) struct Records {
@@ -28,14 +40,13 @@ pub(crate) struct Records {
     pub(crate) directories: Vec<OpenRecord>,
     /// By their index.
     pub(crate) owners: Vec<(u32, OwnerNote)>,
-    /// Numbers, directories and names.
-    pub(crate) mounts: Vec<(u32, NodeId, CString)>,
+    pub(crate) mounts: MountRecords,
     pub(crate) names: NamesRead,
     /// The highest generations of nodes, files and directories.
     pub(crate) highest: [u32; 3],
 }
 
-impl Notes {
+impl StateTables {
     /// Reads all records and resumes the ledger. Invalid records are left out. Fails with `InvalidData` for
     /// what is no ledger, or incomplete; those of `mmap(2)`.
     pub(crate) fn read(&self) -> io::Result<Records> {
@@ -71,12 +82,10 @@ impl Notes {
             records.owners.push((index, note));
         })?;
         self.mounts.each(|number, record, _| {
-            let place = record.get();
-            let mount = place.map(|(parent, name)| (number, parent, name));
-            records.mounts.extend(mount);
+            records.mounts.extend(record.get().map(|on| (number, on)));
         })?;
         records.names = self.names.read()?;
-        self.tellings.read()?;
+        self.audit_records.read()?;
         let given_back = header.generation.load().min(u64::from(u32::MAX));
         highest[0] = highest[0].max(given_back as u32);
         records.highest = highest;
@@ -98,19 +107,19 @@ impl Notes {
         let beside = || self.places.at_or_grow(index)?.identity.get(length.into());
         let bytes = record.identity.get(length.into()).or_else(beside)?;
         let places = (0..2).filter(|&which| state & PLACES[which] != 0);
+        let mut places = places.filter_map(|which| self.place(index, which));
         Some(NodeRecord {
             node,
             lookups,
             file_type: file_type & libc::S_IFMT,
             dax: (type_and_length >> DAX_SHIFT) as u8,
-            identity: Identity::from_parts(mount, kind.cast_signed(), &bytes)?,
-            places: places
-                .filter_map(|which| self.place(index, which))
-                .collect(),
+            identity: Some(Identity::from_parts(mount, kind.cast_signed(), &bytes)?),
+            place: places.next(),
+            other_place: places.next(),
         })
     }
 
-    pub(super) fn place(&self, index: u32, which: usize) -> Option<(NodeId, CString)> {
+    pub(super) fn place(&self, index: u32, which: usize) -> Option<KnownName> {
         self.places.at_or_grow(index)?.two[which].get()
     }
 }

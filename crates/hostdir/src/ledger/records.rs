@@ -1,7 +1,7 @@
 //! The records of each table, and where the tables are in the memory.
 
 use crate::chunks::Chunks;
-use std::ffi::CString;
+use crate::identity::{KnownName, NAME_BYTES_MAX};
 use std::marker::PhantomData;
 use thrufs_abi::NodeId;
 use thrufs_sys::shared_memory::records::{Bytes, Shared, SharedRecords, Stated, Word};
@@ -14,7 +14,7 @@ pub(super) const PLACES: [u64; 2] = [2, 4];
 /// Of a name's state: the node may or may not have this name.
 pub(super) const UNSURE: u64 = 2;
 /// Of an audit record's state: it was written.
-pub(super) const TOLD: u64 = 2;
+pub(super) const WRITTEN: u64 = 2;
 
 /// The first word of the header: these eight bytes, of which the last is the version.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x04");
@@ -83,18 +83,16 @@ shared_records! {
         name: Name,
     }
 
-    struct Told {
+    struct Audited {
         request: Word,
         digest: Word,
     }
 }
 
-pub(super) const NAME_MAX: usize = 255;
-
 impl Name {
     /// `None` for a name that is too long.
     pub(super) fn put(&self, directory: NodeId, name: &[u8]) -> Option<()> {
-        if name.len() > NAME_MAX {
+        if name.len() > NAME_BYTES_MAX {
             return None;
         }
         self.directory.store(directory.0);
@@ -102,10 +100,10 @@ impl Name {
         self.name.put(name)
     }
 
-    pub(super) fn get(&self) -> Option<(NodeId, CString)> {
-        let length = Some(self.length.load()).filter(|&it| it <= NAME_MAX as u64)?;
-        let name = CString::new(self.name.get(length)?).ok()?;
-        Some((NodeId(self.directory.load()), name))
+    pub(super) fn get(&self) -> Option<KnownName> {
+        let length = Some(self.length.load()).filter(|&it| it <= NAME_BYTES_MAX as u64)?;
+        let (directory, name) = (NodeId(self.directory.load()), self.name.get(length)?);
+        (!name.contains(&0)).then(|| KnownName::new(directory, &name))
     }
 }
 
@@ -152,6 +150,6 @@ pub(super) const DIRECTORIES: Shape<Open> = shape(3, 10, FILES.end());
 pub(super) const OWNERS: Shape<Owner> = shape(4, 4, DIRECTORIES.end());
 pub(super) const MOUNTS: Shape<Name> = shape(5, 3, OWNERS.end());
 pub(super) const NAMES: Shape<RankedName> = shape(6, 14, MOUNTS.end());
-pub(super) const TOLD_RECORDS: Shape<Told> = shape(7, 1, NAMES.end());
+pub(super) const AUDIT_RECORDS: Shape<Audited> = shape(7, 1, NAMES.end());
 
-pub(super) const LEDGER_BYTES: u64 = TOLD_RECORDS.end();
+pub(super) const LEDGER_BYTES: u64 = AUDIT_RECORDS.end();

@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::records::{DIRECTORIES, FILES, Open, Shape, USED};
 use super::table::Table;
-use super::{Before, FileNote, Ledger, Notes, OpenerIds, Telling};
+use super::{AuditId, Before, FileNote, Ledger, OpenerIds, StateTables};
 use std::io;
 use std::sync::Arc;
 use thrufs_abi::{FileHandle, NodeId};
@@ -36,14 +36,14 @@ fn record_is_complete_or_absent() {
     assert_eq!(seen(FILES), (vec![], 7), "its generation stays");
     assert_eq!(files.commit(1, USED, |_| None), None);
     assert_eq!(seen(FILES), (vec![], 7));
-    let refused = Notes::new(ledger.clone()).unwrap().read().map(drop);
+    let refused = StateTables::new(ledger.clone()).unwrap().read().map(drop);
     assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
 
 #[test]
 fn tables_that_are_full_or_damaged_are_refused() {
     let ledger = Ledger::new().unwrap();
-    let first = Notes::new(ledger.clone()).unwrap();
+    let first = StateTables::new(ledger.clone()).unwrap();
     let note = FileNote {
         handle: FileHandle(1 << 20),
         node: NodeId(1),
@@ -59,7 +59,7 @@ fn tables_that_are_full_or_damaged_are_refused() {
     });
     first.directories.insert(note);
     let header = Memory::new(ledger.clone()).unwrap();
-    let read = || Notes::new(ledger.clone()).unwrap().read();
+    let read = || StateTables::new(ledger.clone()).unwrap().read();
     assert!(read().is_err(), "a directory had no room");
     header.header().incomplete.store(0);
     // More chunks than there are.
@@ -71,29 +71,35 @@ fn tables_that_are_full_or_damaged_are_refused() {
 
 #[test]
 fn ledger_knows_which_audit_records_were_written() {
-    let telling = |request| Telling { request, digest: 5 };
+    let audit_id = |request| AuditId { request, digest: 5 };
     let ledger = Ledger::new().unwrap();
-    let first = Notes::new(ledger.clone()).unwrap();
-    let place = first.tellings.begin(telling(1));
-    first.tellings.finish(place);
-    first.tellings.begin(telling(2)).unwrap();
+    let first = StateTables::new(ledger.clone()).unwrap();
+    let place = first.audit_records.begin(audit_id(1));
+    first.audit_records.finish(place);
+    first.audit_records.begin(audit_id(2)).unwrap();
     assert_eq!(
-        first.tellings.before(telling(1)),
+        first.audit_records.before(audit_id(1)),
         None,
         "that is this process"
     );
-    let second = Notes::new(ledger).unwrap();
+    let second = StateTables::new(ledger).unwrap();
     second.read().unwrap();
-    assert_eq!(second.tellings.before(telling(1)), Some(Before::Told));
-    assert_eq!(second.tellings.before(telling(1)), None, "once");
-    assert_eq!(second.tellings.before(telling(2)), Some(Before::Begun));
-    assert_eq!(second.tellings.before(telling(3)), None);
-    let other = Telling {
+    assert_eq!(
+        second.audit_records.before(audit_id(1)),
+        Some(Before::Written)
+    );
+    assert_eq!(second.audit_records.before(audit_id(1)), None, "once");
+    assert_eq!(
+        second.audit_records.before(audit_id(2)),
+        Some(Before::Begun)
+    );
+    assert_eq!(second.audit_records.before(audit_id(3)), None);
+    let other = AuditId {
         request: 1,
         digest: 6,
     };
-    assert_eq!(second.tellings.before(other), None);
+    assert_eq!(second.audit_records.before(other), None);
     // The oldest are overwritten.
-    let places = (10..5000).map(|request| second.tellings.begin(telling(request)));
+    let places = (10..5000).map(|request| second.audit_records.begin(audit_id(request)));
     assert!(places.flatten().all(|place| place < 1024));
 }

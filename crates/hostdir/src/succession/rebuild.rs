@@ -1,17 +1,18 @@
 //! Common to both ways of resuming: puts nodes, open files and locks back under their old numbers. Asks the
 //! policy in force about each open file, and charges users' quotas again.
 
-use super::format::{NAMES_OF_NODE_MAX, NODES_WITHOUT_FILE_MAX, OPENS_MAX, invalid};
+use super::find::{Found, Locator};
+use super::stream::{NAMES_OF_NODE_MAX, NODES_WITHOUT_FILE_MAX, OPENS_MAX, invalid};
 use crate::config::MigrationOnError;
 use crate::files::{
-    EXECUTES, Listing, NewOpenFile, OpenDirectory, OpenFile, OwnerCharges, OwnerFile, access,
-    access_name, lower_flags,
+    EXECUTES, NewOpenFile, OpenDirectory, OpenFile, OwnerCharges, OwnerFile, access, access_name,
+    lock_kind, lower_flags,
 };
 use crate::host::Host;
 use crate::identity::{Identity, KnownName};
-use crate::ledger::{FileNote, OwnerNote};
+use crate::ledger::{FileNote, MountRecords, NodeRecord, OpenRecord, OwnerNote};
 use crate::stat::stat_open;
-use crate::tree::{Inode, LowerMount, NewInode, Noted, Place};
+use crate::tree::{Inode, NewInode, Noted};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -32,30 +33,21 @@ const FLAGS: i32 = libc::O_ACCMODE
 /// Most lookups of a node: enough for ever, without a later overflow.
 const LOOKUPS_MAX: u64 = 1 << 62;
 
-pub(super) struct Found {
-    pub(super) identity: Identity,
-    pub(super) mount: Arc<LowerMount>,
-    pub(super) mode: u32,
-    /// Where it was found: the way to an inode without a handle, and a name for rules on paths.
-    pub(super) place: Option<Box<Place>>,
-    /// A descriptor of it, if nothing else leads to it.
-    pub(super) fd: Option<OwnedFd>,
-}
-
 pub(super) struct Rebuild<'a> {
     host: &'a Host,
     on_error: MigrationOnError,
     /// The ledger does not have the session yet (a migration), and records it.
-    notes: bool,
+    is_migration: bool,
+    pub(super) locator: Locator<'a>,
     lost: u64,
     /// Nodes that lead to no file, or to one that another node leads to.
     without_file: u32,
 }
 
 impl<'a> Rebuild<'a> {
-    /// For a migration if it `notes`, else after a death.
-    pub(super) fn new(host: &'a Host, notes: bool) -> Rebuild<'a> {
-        let on_error = match notes {
+    /// For a migration, else after a death.
+    pub(super) fn new(host: &'a Host, is_migration: bool, mounts: MountRecords) -> Rebuild<'a> {
+        let on_error = match is_migration {
             true => host.config.migration.on_error,
             // There is no other process that could go on.
             false => MigrationOnError::GuestError,
@@ -64,7 +56,8 @@ impl<'a> Rebuild<'a> {
         Rebuild {
             host,
             on_error,
-            notes,
+            is_migration,
+            locator: Locator::new(host, mounts),
             lost: 0,
             without_file: 0,
         }
@@ -98,27 +91,26 @@ impl<'a> Rebuild<'a> {
     }
 
     /// A node of the client, found again or not.
-    pub(super) fn node(
-        &mut self,
-        node: NodeId,
-        lookups: u64,
-        (file_type, dax): (u32, u8),
-        found: thrufs::Result<Found>,
-    ) -> io::Result<()> {
+    pub(super) fn node(&mut self, record: NodeRecord) -> io::Result<()> {
+        let (node, lookups, file_type) = (record.node, record.lookups, record.file_type);
         if node == NodeId::ROOT || lookups == 0 {
             return Err(invalid("a node of the state cannot be one"));
         }
+        let found = match self.is_migration {
+            true => self.locator.find(&record),
+            false => self.locator.find_again(&record),
+        };
         let found = self.unless_lost("node", node.0, found)?;
         let is_lost = found.is_none();
         let found = found.unwrap_or_else(|| self.nowhere(node, file_type));
-        if self.notes && (is_lost || self.host.tree.nodes.find(&found.identity).is_some()) {
+        if self.is_migration && (is_lost || self.host.tree.nodes.find(&found.identity).is_some()) {
             self.without_file += 1;
             if self.without_file > NODES_WITHOUT_FILE_MAX {
                 return Err(invalid("too many nodes of the state have no file here"));
             }
         }
         // After a death, the ledger has the names.
-        let place = found.place.as_ref().filter(|_| self.notes);
+        let place = found.place.as_ref().filter(|_| self.is_migration);
         let name = place.map(|at| KnownName::new(at.parent.node(), at.name.to_bytes()));
         let is_found_by_place = found.identity.handle().is_none();
         let new = NewInode {
@@ -132,10 +124,10 @@ impl<'a> Rebuild<'a> {
             .host
             .tree
             .nodes
-            .insert_at(node, lookups, new, self.notes)
+            .insert_at(node, lookups, new, self.is_migration)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.noted.record_mode(found.mode);
-        inode.dax.resume(dax);
+        inode.dax.resume(record.dax);
         if let Some(name) = name {
             let noting = self.host.tree.noting(&inode);
             inode.names.record_if(noting, name, u32::MAX, || true);
@@ -184,7 +176,12 @@ impl<'a> Rebuild<'a> {
         note: &FileNote,
         (access, what): (Access, &'static str),
     ) -> Result<Option<FilePath>, Errno> {
-        let Some(rules) = self.host.judge.active_policy().filter(|_| self.notes) else {
+        let Some(rules) = self
+            .host
+            .judge
+            .active_policy()
+            .filter(|_| self.is_migration)
+        else {
             return Ok(None);
         };
         let decided = self.host.judge.decide_again(rules, inode, note.opener)?;
@@ -204,15 +201,15 @@ impl<'a> Rebuild<'a> {
     ) -> Result<Option<FilePath>, Errno> {
         let files = &self.host.files;
         let access = access(flags);
-        if self.notes && note.route.is_some_and(|route| route.writes) {
+        if self.is_migration && note.route.is_some_and(|route| route.writes) {
             // Whether the content of the file is this client's, only the server before knew.
             return Err(Errno::EACCES);
         }
-        if self.notes && access == Access::Change {
+        if self.is_migration && access == Access::Change {
             files.require_mapped(inode)?;
         }
         let wanted = self.decide_inode(inode, note, (access, access_name(flags)))?;
-        if self.notes && access == Access::Change {
+        if self.is_migration && access == Access::Change {
             files.drop_privileges_of_others(None, inode)?;
         }
         Ok(wanted)
@@ -225,14 +222,9 @@ impl<'a> Rebuild<'a> {
 
     /// A file that the client has open. Opens a lower file if the inode was found, unless the last close(2)
     /// had closed it; `given` is one that the process before has left.
-    pub(super) fn file(
-        &mut self,
-        note: FileNote,
-        flock: Option<LockKind>,
-        is_open: bool,
-        given: Option<OwnedFd>,
-    ) -> io::Result<()> {
+    pub(super) fn file(&mut self, record: OpenRecord, given: Option<OwnedFd>) -> io::Result<()> {
         let host = self.host;
+        let (note, flock) = (record.note, lock_kind(record.flock));
         let inode = self.inode(note.node)?;
         let appends = note.flags & libc::O_APPEND;
         let flags =
@@ -257,7 +249,7 @@ impl<'a> Rebuild<'a> {
             false => flags,
         };
         // Under passthrough, the kernel has a lower file of its own.
-        let is_open = is_open && guard.backing().is_none();
+        let is_open = record.is_open && guard.backing().is_none();
         let fd = if given.is_some() || !(is_open || flock.is_some()) {
             given
         } else {
@@ -299,15 +291,15 @@ impl<'a> Rebuild<'a> {
         let file = host.files.files.insert_at(note.handle.0, OPENS_MAX, file);
         file.ok_or_else(|| invalid(format!("there can be no file {:#x}", note.handle.0)))?;
         host.tree.was_opened(&inode);
-        if self.notes {
+        if self.is_migration {
             host.files.note_restored_file(note, flock);
         }
         Ok(())
     }
 
     /// A directory that the client has open, and which one it was.
-    pub(super) fn directory(&mut self, note: FileNote, was: Option<Listing>) -> io::Result<()> {
-        let host = self.host;
+    pub(super) fn directory(&mut self, record: OpenRecord) -> io::Result<()> {
+        let (host, note) = (self.host, record.note);
         let inode = self.inode(note.node)?;
         if !inode.is_directory() {
             return Err(invalid(format!("node {:#x} cannot be listed", note.node.0)));
@@ -320,17 +312,17 @@ impl<'a> Rebuild<'a> {
         let fd = self.unless_lost("open directory", note.handle.0, opened)?;
         inode.mount().idle_expiry.file_opened();
         let charge = host.files.quotas.charge_resumed(note.opener.uid);
-        let directory = OpenDirectory::again(inode, fd, was, charge);
+        let directory = OpenDirectory::again(inode, fd, record.listing, charge);
         directory.set_opener(note.opener);
         let directories = &host.files.directories;
         let directory = directories
             .insert_at(note.handle.0, OPENS_MAX, directory)
             .ok_or_else(|| invalid(format!("there can be no directory {:#x}", note.handle.0)))?;
         host.files.listings.enter(&directory);
-        if self.notes
-            && let Some(notes) = &host.tree.notes
+        if self.is_migration
+            && let Some(tables) = &host.tree.tables
         {
-            notes.directories.insert(note);
+            tables.directories.insert(note);
         }
         Ok(())
     }

@@ -1,35 +1,28 @@
 //! Death: reads the [ledger](crate::ledger) of a process that died, and finds its files again, by handle, by
-//! name, or in the strongbox. That process may have been compromised, so nothing
+//! name, or in the fd store. That process may have been compromised, so nothing
 //! in the ledger is relied upon. What is not found answers ESTALE, and the session continues.
 
-use super::rebuild::{Found, Rebuild};
-use crate::files::{LeftOpen, lock_kind};
+use super::order::in_order;
+use super::rebuild::Rebuild;
+use crate::files::LeftOpen;
 use crate::host::Host;
 use crate::identity::KnownName;
 use crate::ledger::{
-    Contents, Key, NamesRead, NodeRecord, Notes, OpenRecord, OwnerNote, Records, contents,
+    Contents, Key, NamesRead, OpenRecord, OwnerNote, Records, StateTables, contents,
 };
-use crate::tree::{LowerMount, Place};
-use std::collections::HashMap;
-use std::ffi::CString;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::Errno;
-use thrufs_abi::NodeId;
-
-/// Most levels of directories that are known by name.
-const DEPTH_MAX: usize = 4096;
 
 impl Host {
     /// See [`thrufs::FileSystem::recover`].
     pub(crate) fn recover(&self) -> io::Result<()> {
         let unsupported = |what: &str| io::Error::new(io::ErrorKind::Unsupported, what);
-        let Some(notes) = &self.tree.notes else {
+        let Some(tables) = &self.tree.tables else {
             return Err(unsupported("there is no ledger to go on from"));
         };
-        let records = notes.read()?;
-        let mut kept = self.tree.strongbox().map(contents).unwrap_or_default();
+        let records = tables.read()?;
+        let mut kept = self.tree.fd_store().map(contents).unwrap_or_default();
         tracing::info!(
             nodes = records.nodes.len(),
             files = records.files.len(),
@@ -42,13 +35,14 @@ impl Host {
         {
             self.judge.go_on_with_name_lock(root);
         }
-        let mut rebuild = Rebuild::new(self, false);
-        let highest = self.recover_all(records, notes, &mut kept, &mut rebuild)?;
+        let mut rebuild = Rebuild::new(self, false, records.mounts.clone());
+        let highest = records.highest;
+        self.recover_all(records, tables, &mut kept, &mut rebuild)?;
         for key in kept.into_keys() {
             self.tree.discard(key);
         }
         rebuild.finish(highest)?;
-        notes.set_ready();
+        tables.set_ready();
         // The process that died may not have come to it.
         self.files.withdraw_mappings();
         self.files.end_backings_of_the_last();
@@ -61,150 +55,46 @@ impl Host {
     fn recover_all(
         &self,
         records: Records,
-        notes: &Notes,
+        tables: &StateTables,
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
-    ) -> io::Result<[u32; 3]> {
-        let highest = records.highest;
-        let mut pending: HashMap<NodeId, NodeRecord> = HashMap::new();
-        let mut mounts = HashMap::from([(0, Arc::clone(self.tree.root.mount()))]);
-        let mut others_of = Vec::new();
-        for record in records.nodes {
-            let others = record.places.iter().skip(1);
-            others_of.extend(others.map(|place| (record.node, place.clone())));
-            pending.insert(record.node, record);
-        }
-        self.recover_nodes(&mut pending, &mounts, rebuild)?;
-        self.recover_other_places(&mut others_of);
-        // In the order in which they were entered: each mount point is on an earlier mount.
-        for (number, parent, name) in records.mounts {
-            match self.mount_again(number, parent, &name) {
-                Ok(found) => {
-                    mounts.insert(number, found);
-                    self.recover_nodes(&mut pending, &mounts, rebuild)?;
-                    self.recover_other_places(&mut others_of);
-                }
-                Err(why) => rebuild.lose("mount", u64::from(number), why)?,
+    ) -> io::Result<()> {
+        let mut other_places = Vec::new();
+        in_order(records.nodes, &records.mounts, |mut record| {
+            let node = record.node;
+            let other_place = record.other_place.take();
+            other_places.extend(other_place.map(|place| (node, place)));
+            // An invalid record is one of a compromised process.
+            rebuild.node(record).or_else(|error| match error.kind() {
+                io::ErrorKind::InvalidData => rebuild.lose("node", node.0, Errno::EINVAL),
+                _ => Err(error),
+            })
+        })?;
+        // Whether a node is there is seen when it is used.
+        for (node, place) in other_places {
+            if let (Ok(inode), Some(place)) =
+                (self.tree.nodes.get(node), rebuild.locator.place(&place))
+            {
+                self.tree.nodes.seen_at(&inode, place);
             }
         }
-        for (node, record) in pending {
-            let of_type = (record.file_type, record.dax);
-            rebuild.node(node, record.lookups, of_type, Err(Errno::ESTALE))?;
-        }
         self.recover_orphans(kept);
-        self.recover_names(records.names, notes);
+        self.recover_names(records.names, tables);
         for record in records.files {
-            self.recover_file(record, notes, kept, rebuild);
+            self.recover_file(record, tables, kept, rebuild);
         }
         for record in records.directories {
             let (node, handle) = (record.note.node, record.note.handle);
             self.files.was_left_open(node, LeftOpen::Directory(handle));
-            if let Err(error) = rebuild.directory(record.note, None) {
+            if let Err(error) = rebuild.directory(record) {
                 tracing::warn!(handle = handle.0, %error, "an open directory is lost");
-                notes.directories.remove(handle);
+                tables.directories.remove(handle);
             }
         }
         for record in records.owners {
-            self.recover_owner(record, notes, kept, rebuild)?;
-        }
-        Ok(highest)
-    }
-
-    /// Rebuilds nodes on known mounts, directories before their entries.
-    fn recover_nodes(
-        &self,
-        pending: &mut HashMap<NodeId, NodeRecord>,
-        mounts: &HashMap<u32, Arc<LowerMount>>,
-        rebuild: &mut Rebuild<'_>,
-    ) -> io::Result<()> {
-        let is_ready = |record: &NodeRecord| mounts.contains_key(&record.identity.mount());
-        let mut ready: HashMap<NodeId, NodeRecord> =
-            pending.extract_if(|_, record| is_ready(record)).collect();
-        let nodes: Vec<NodeId> = ready.keys().copied().collect();
-        let mut chain = Vec::new();
-        for node in nodes {
-            let mut next = Some(node);
-            while let Some(record) = next.and_then(|node| ready.remove(&node)) {
-                let parent = record.places.first().map(|(parent, _)| *parent);
-                next = parent.filter(|_| chain.len() < DEPTH_MAX);
-                chain.push(record);
-            }
-            while let Some(record) = chain.pop() {
-                self.recover_node(record, mounts, rebuild)?;
-            }
+            self.recover_owner(record, tables, kept, rebuild)?;
         }
         Ok(())
-    }
-
-    /// The second places of nodes. Whether a node is there is seen when it is used.
-    fn recover_other_places(&self, others_of: &mut Vec<(NodeId, (NodeId, CString))>) {
-        others_of.retain(|(node, (parent, name))| {
-            let nodes = &self.tree.nodes;
-            let (Ok(inode), Ok(parent)) = (nodes.get(*node), nodes.get(*parent)) else {
-                // Perhaps on a mount that comes later.
-                return true;
-            };
-            nodes.seen_at(&inode, Place::new(parent, name.clone()));
-            false
-        });
-    }
-
-    fn recover_node(
-        &self,
-        record: NodeRecord,
-        mounts: &HashMap<u32, Arc<LowerMount>>,
-        rebuild: &mut Rebuild<'_>,
-    ) -> io::Result<()> {
-        let found = self.found_again(&record, mounts);
-        let of_type = (record.file_type, record.dax);
-        let inserted = rebuild.node(record.node, record.lookups, of_type, found);
-        // An invalid record is one of a compromised process.
-        inserted.or_else(|error| match error.kind() {
-            io::ErrorKind::InvalidData => rebuild.lose("node", record.node.0, Errno::EINVAL),
-            _ => Err(error),
-        })
-    }
-
-    /// Whether it still exists is seen when it is used.
-    fn found_again(
-        &self,
-        record: &NodeRecord,
-        mounts: &HashMap<u32, Arc<LowerMount>>,
-    ) -> thrufs::Result<Found> {
-        let mount = mounts.get(&record.identity.mount()).ok_or(Errno::ESTALE)?;
-        if mount.has_handles != record.identity.handle().is_some() {
-            return Err(Errno::ESTALE);
-        }
-        // The client may have forgotten the directory, and know another name of the file, or have it open.
-        let place = record.places.first().and_then(|(parent, name)| {
-            let parent = self.tree.nodes.get(*parent).ok()?;
-            Some(Place::new(parent, name.clone()))
-        });
-        Ok(Found {
-            identity: record.identity.clone(),
-            mount: Arc::clone(mount),
-            mode: record.file_type,
-            place,
-            fd: None,
-        })
-    }
-
-    fn mount_again(
-        &self,
-        number: u32,
-        parent: NodeId,
-        name: &std::ffi::CStr,
-    ) -> thrufs::Result<Arc<LowerMount>> {
-        let parent = self.tree.nodes.get(parent)?;
-        let descriptor = self.tree.descriptor(&parent)?;
-        let (_, stat) = self.tree.open_component(&descriptor, name)?;
-        if stat.stx_mnt_id == parent.mount().id {
-            return Err(Errno::ESTALE);
-        }
-        let fd = descriptor.as_fd();
-        self.tree
-            .mounts
-            .enter_as(stat.stx_mnt_id, &parent, fd, name, Some(number))
     }
 
     /// Files by stored descriptors. Those are of another process's mounts, so that link(2) refuses them: they
@@ -226,7 +116,7 @@ impl Host {
     }
 
     /// The names by which rules decide. Those that were being given when the process died are checked.
-    fn recover_names(&self, names: NamesRead, notes: &Notes) {
+    fn recover_names(&self, names: NamesRead, tables: &StateTables) {
         let mut unsure = Vec::new();
         for (node, names) in names {
             match self.tree.nodes.get(node) {
@@ -236,7 +126,9 @@ impl Host {
                     }
                     inode.names.again(names);
                 }
-                _ => names.iter().for_each(|name| notes.names.remove(name.index)),
+                _ => names
+                    .iter()
+                    .for_each(|name| tables.names.remove(name.index)),
             }
         }
         for inode in unsure {
@@ -248,7 +140,7 @@ impl Host {
     fn recover_file(
         &self,
         record: OpenRecord,
-        notes: &Notes,
+        tables: &StateTables,
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
     ) {
@@ -260,26 +152,27 @@ impl Host {
                 handle = handle.0,
                 "an open file is lost: its data path was not recorded"
             );
-            return notes.files.remove(handle);
+            return tables.files.remove(handle);
         }
         let given = kept.remove(&Key::File(handle)).filter(|fd| {
             let inode = self.tree.nodes.get(note.node);
             inode.is_ok_and(|inode| self.tree.is_of(fd, &inode))
         });
-        let opened = rebuild.file(note, lock_kind(record.flock), true, given);
+        let left = record.left;
+        let opened = rebuild.file(record, given);
         if let Some(file) = self.files.files.get(handle.0)
             && let Some(filter) = file.guard().filter()
         {
-            filter.was_left(handle, record.left);
+            filter.was_left(handle, left);
         }
         if let Err(error) = opened {
-            notes.files.remove(handle);
+            tables.files.remove(handle);
             // An open that was carried out, and then again, because the process died before it was answered.
             if self.tree.nodes.get(note.node).is_err() {
                 return tracing::info!(
                     handle = handle.0,
                     node = note.node.0,
-                    recorded = ?notes.recorded_of(note.node),
+                    recorded = ?tables.recorded_of(note.node),
                     "an open file of no known node is left out"
                 );
             }
@@ -290,14 +183,14 @@ impl Host {
     fn recover_owner(
         &self,
         (index, note): (u32, OwnerNote),
-        notes: &Notes,
+        tables: &StateTables,
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
         let mut files = self.files.files_of_owner(&note);
         files.retain(|file| file.node() == note.node);
         let Some(file) = files.first() else {
-            notes.forget_owner(index);
+            tables.forget_owner(index);
             return Ok(());
         };
         let fd = kept.remove(&Key::Owner(index));
@@ -307,7 +200,7 @@ impl Host {
                 Ok(())
             }
             None => {
-                notes.forget_owner(index);
+                tables.forget_owner(index);
                 files.iter().for_each(|file| file.lose());
                 rebuild.lose("locks of open file", note.handle.0, Errno::ENOLCK)
             }

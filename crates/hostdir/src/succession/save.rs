@@ -1,49 +1,33 @@
-//! Migration, sending side: writes the state of a session, in the order in which it can be found again.
+//! Migration, sending side: the records of a session, by the tables of this process, and where its inodes are.
 //! Locks are released once the state is written (`files::suspended_locks`); nothing else here changes.
 
-use super::format::{
-    self, File, Handle, Header, NAMES_OF_NODE_MAX, Name, Node, Paths, Saved, Writer, invalid,
-};
-use super::paths::{Finder, child};
+use super::order::in_order;
+use super::places::Places;
+use super::stream::{Header, NAMES_OF_NODE_MAX, NodeName, Saved, Writer, invalid};
 use crate::config::MigrationMode;
 use crate::files::lock_number;
 use crate::host::Host;
 use crate::identity::KnownName;
-use crate::ledger::FileNote;
-use crate::tree::Inode;
+use crate::ledger::{FileNote, MountRecords, NodeRecord, OpenRecord};
+use crate::tree::{Inode, LowerMount, Tree};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::{FileHandle, NodeId};
 
-struct Located {
-    inode: Arc<Inode>,
-    way: Way,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    /// By handle, on the mount with this index.
-    Handle(u32),
-    Path(Vec<u8>),
-    /// It has no name, and is not open: the client will forget it.
-    Gone,
-    None,
-}
-
 impl Host {
     /// See [`thrufs::FileSystem::save`].
     pub(crate) fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
         self.files.have_locks();
-        let mut finder = Finder::new(self);
-        let nodes = self.locate_all(&mut finder);
-        let mounts = self.locate_mounts(&mut finder);
+        let mut places = Places::new(self);
+        let mounts = self.mount_records(&mut places);
+        let nodes = self.node_records(places);
         let held = self.files.held_locks().map_err(|error| {
             io::Error::other(format!("cannot read the locks that clients hold: {error}"))
         })?;
         let names = match self.judge.has_policy() {
-            true => names_of(&nodes)?,
+            true => names_of(&nodes, &self.tree)?,
             false => Vec::new(),
         };
         let files: Vec<_> = self.files.files.iter().collect();
@@ -66,40 +50,42 @@ impl Host {
             counts: counts.map(|count| count.try_into().unwrap_or(u32::MAX)),
         };
         header.check()?;
-        let (mut writer, mut paths) = (Writer::new(sink), Paths::default());
+        let mut writer = Writer::new(sink);
         writer.write(&Saved::V1(header))?;
-        for (number, path) in &mounts {
-            writer.write(&(*number, paths.write(path)))?;
+        for mount in &mounts {
+            writer.write(&mount)?;
         }
-        for located in &nodes {
-            self.write_node(&mut writer, &mut paths, located)?;
-        }
-        for (node, name) in &names {
-            writer.write(&Name {
-                node: node.0,
-                directory: name.directory.0,
-                name: &name.name,
-            })?;
+        in_order(nodes, &mounts, |record| writer.write(&record))?;
+        for name in &names {
+            writer.write(name)?;
         }
         for (handle, file) in files {
             let handle = FileHandle(handle);
-            writer.write(&File {
-                note: FileNote {
+            writer.write(&OpenRecord {
+                flock: file.flock().map_or(0, lock_number),
+                is_open: file.has_lower(),
+                ..open(FileNote {
                     handle,
                     node: file.node(),
                     flags: file.flags(),
                     route: self.files.route_of(file.guard(), handle),
                     opener: file.opener(),
                     backing: None,
-                },
-                flock: file.flock().map_or(0, lock_number),
-                is_open: file.has_lower(),
+                })
             })?;
         }
         for (handle, directory) in directories {
-            let (node, opener) = (directory.node().0, directory.opener());
-            let whole = self.files.listing(&directory);
-            writer.write(&(handle, node, opener, whole))?;
+            writer.write(&OpenRecord {
+                listing: Some(self.files.listing(&directory)),
+                ..open(FileNote {
+                    handle: FileHandle(handle),
+                    node: directory.node(),
+                    flags: 0,
+                    route: None,
+                    opener: directory.opener(),
+                    backing: None,
+                })
+            })?;
         }
         for (owner, ranges) in &held {
             writer.write(&(owner.note(), ranges.len() as u32))?;
@@ -112,188 +98,111 @@ impl Host {
         Ok(())
     }
 
-    /// Every inode that the client knows, in the order in which they can be found again.
-    fn locate_all(&self, finder: &mut Finder<'_>) -> Vec<Located> {
+    fn mount_records(&self, places: &mut Places<'_>) -> MountRecords {
+        let mounts = self.tree.mounts.beneath().into_iter();
+        let record = |mount: Arc<LowerMount>| {
+            let (parent, name) = mount.mounted_on.as_ref()?;
+            Some((mount.index, places.of_mount(parent, name.to_bytes())?))
+        };
+        mounts.filter_map(record).collect()
+    }
+
+    /// Every inode that the client knows. One that answers ESTALE here, and is not open, may do so there.
+    fn node_records(&self, mut places: Places<'_>) -> Vec<NodeRecord> {
         let migration = &self.config.migration;
         // Rules decide by paths, so inodes must be found by paths.
         let by_handle = migration.mode == MigrationMode::FileHandles && !self.judge.has_policy();
-        let known = self.tree.nodes.iter().map(|(_, inode)| inode);
-        let known = known.filter(|inode| inode.node() != NodeId::ROOT && inode.lookups() > 0);
-        let mut all: Vec<Located> = known
-            .map(|inode| {
-                let way = if by_handle && inode.identity().handle().is_some() {
-                    if self.is_gone(&inode) {
-                        Way::Gone
-                    } else {
-                        Way::Handle(inode.identity().mount())
-                    }
-                } else {
-                    finder.guess(&inode).map_or(Way::None, Way::Path)
-                };
-                Located { inode, way }
-            })
-            .collect();
-        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
-        confirm(finder, &mut all);
-        self.search(finder, &mut all);
-        if migration.confirm_paths {
-            all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
-            confirm(finder, &mut all);
-        }
-        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
-        if self.judge.has_policy() {
-            self.keep_to_known_directories(finder, &mut all);
-        }
         let directories = self.files.directories.iter();
         let open: HashSet<NodeId> = directories.map(|(_, open)| open.node()).collect();
-        for located in &mut all {
-            if located.way == Way::Gone && open.contains(&located.inode.node()) {
-                located.way = Way::None;
+        let known: Vec<_> = self.tree.nodes.iter().collect();
+        // What was looked up for mounts is known now; what is looked up from here on comes behind.
+        places.looked_up.clear();
+        let (mut nodes, mut missing) = (Vec::new(), HashMap::new());
+        for (_, inode) in known {
+            if inode.node() == NodeId::ROOT || inode.lookups() == 0 {
+                continue;
+            }
+            let mut node = record(&inode, None);
+            let is_found = by_handle && node.identity.is_some();
+            node.place = (!is_found).then(|| places.of(&inode)).flatten();
+            if node.place.is_none() {
+                let links = self.tree.stat(&inode).map(|stat| stat.stx_nlink);
+                let is_open = inode.uses.is_open() || open.contains(&node.node);
+                match links {
+                    Ok(0) | Err(Errno::ESTALE) if !is_open => continue,
+                    Ok(1..) if !is_found => {
+                        missing.insert(inode.identity().clone(), nodes.len());
+                    }
+                    _ => {}
+                }
+            }
+            nodes.push(node);
+        }
+        if !missing.is_empty() {
+            tracing::info!(files = missing.len(), "searching the whole tree for files");
+            for (number, path) in places.search(missing) {
+                nodes[number].place = places.at(&path);
             }
         }
-        let lost = all.iter().filter(|it| it.way == Way::None).count();
+        let looked_up = places.looked_up.drain(..);
+        nodes.extend(looked_up.map(|(inode, at)| record(&inode, Some(at))));
+        for node in &mut nodes {
+            if let (true, Some(at)) = (migration.confirm_paths, &node.place) {
+                let inode = self.tree.nodes.get(node.node);
+                let leads_here = inode.is_ok_and(|inode| places.leads_to(at, &inode));
+                node.place.take_if(|_| !leads_here);
+            }
+            let is_verified = migration.verify_handles && node.place.is_some();
+            node.identity.take_if(|_| !(by_handle || is_verified));
+        }
+        let lost = nodes
+            .iter()
+            .filter(|it| it.place.is_none() && it.identity.is_none())
+            .count();
         if lost > 0 {
             tracing::warn!(lost, "files that a client has looked up have no path");
         }
-        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
-        all
-    }
-
-    /// Under a policy, a receiver takes nodes only in directories that the client knows, and those before. The path
-    /// of another link, or one since a rename on the host, may be in another directory.
-    fn keep_to_known_directories(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
-        let mut directories = HashSet::from([Vec::new()]);
-        for located in all {
-            let Way::Path(path) = &located.way else {
-                break;
-            };
-            let inode = &located.inode;
-            if !directories.contains(directory_of(path)) {
-                let known = self.known_paths(finder, inode).into_iter().find(|path| {
-                    directories.contains(directory_of(path)) && finder.leads_to(path, inode)
-                });
-                located.way = match known {
-                    Some(path) => Way::Path(path),
-                    None if inode.uses.is_open() => Way::None,
-                    None => Way::Gone,
-                };
-            }
-            if let Way::Path(path) = &located.way
-                && inode.is_directory()
-            {
-                directories.insert(path.clone());
-            }
-        }
-    }
-
-    /// The paths of an inode by the names that the client knows.
-    fn known_paths(&self, finder: &Finder<'_>, inode: &Arc<Inode>) -> Vec<Vec<u8>> {
-        let names = inode.names.all().into_iter();
-        let path_of = |name: KnownName| {
-            let directory = self.tree.nodes.get(name.directory).ok()?;
-            Some(child(&finder.guess(&directory)?, &name.name))
-        };
-        names.filter_map(path_of).collect()
-    }
-
-    /// Searches the tree for inodes that are not at their probable paths.
-    fn search(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
-        let mut missing = HashMap::new();
-        for (at, located) in all.iter().enumerate() {
-            if located.way == Way::None && self.has_names(&located.inode) == Ok(true) {
-                missing.insert(located.inode.identity().clone(), at);
-            }
-        }
-        for located in &mut *all {
-            if located.way == Way::None && self.is_gone(&located.inode) {
-                located.way = Way::Gone;
-            }
-        }
-        if missing.is_empty() {
-            return;
-        }
-        tracing::info!(files = missing.len(), "searching the whole tree for files");
-        finder.search(missing, |at, path| all[at].way = Way::Path(path));
-    }
-
-    fn has_names(&self, inode: &Arc<Inode>) -> thrufs::Result<bool> {
-        Ok(self.tree.stat(inode)?.stx_nlink > 0)
-    }
-
-    /// An inode that answers ESTALE here may do so there.
-    fn is_gone(&self, inode: &Arc<Inode>) -> bool {
-        let is_stale = matches!(self.has_names(inode), Ok(false) | Err(Errno::ESTALE));
-        is_stale && !inode.uses.is_open()
-    }
-
-    fn locate_mounts(&self, finder: &mut Finder<'_>) -> Vec<(u32, Vec<u8>)> {
-        let mut mounts: Vec<(u32, Vec<u8>)> = Vec::new();
-        for mount in self.tree.mounts.beneath() {
-            let Some((parent, name)) = mount.mounted_on.as_ref() else {
-                continue;
-            };
-            if let Some(path) = finder.guess(parent) {
-                mounts.push((mount.index, child(&path, name.to_bytes())));
-            }
-        }
-        mounts.sort_unstable();
-        mounts
-    }
-
-    fn write_node(
-        &self,
-        writer: &mut Writer<'_>,
-        paths: &mut Paths,
-        located: &Located,
-    ) -> io::Result<()> {
-        let inode = &located.inode;
-        let handle = inode.identity().handle();
-        let handle = handle.map(|(kind, bytes)| Handle(kind, bytes));
-        let found = match &located.way {
-            Way::None => format::Way::Not,
-            Way::Gone => format::Way::Gone,
-            Way::Path(path) => format::Way::Path(paths.write(path)),
-            Way::Handle(mount) => format::Way::Handle(*mount, handle.unwrap_or_default()),
-        };
-        let is_there = !matches!(located.way, Way::Gone | Way::None);
-        let verifies = is_there && self.config.migration.verify_handles;
-        writer.write(&Node {
-            node: inode.node().0,
-            lookups: inode.lookups(),
-            file_type: inode.file_type,
-            found,
-            expected: handle.filter(|_| verifies),
-        })
+        nodes
     }
 }
 
-/// Without the last name; empty for the root.
-fn directory_of(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|byte| *byte == b'/');
-    &path[..slash.unwrap_or(0)]
+fn record(inode: &Inode, place: Option<KnownName>) -> NodeRecord {
+    let identity = inode.identity();
+    NodeRecord {
+        node: inode.node(),
+        lookups: inode.lookups(),
+        file_type: inode.file_type,
+        dax: 0,
+        identity: identity.handle().map(|_| identity.clone()),
+        place,
+        other_place: None,
+    }
 }
 
-/// Drops paths that do not lead to their inode.
-fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
-    for located in all {
-        if let Way::Path(path) = &located.way
-            && !finder.leads_to(path, &located.inode)
-        {
-            located.way = Way::None;
-        }
+fn open(note: FileNote) -> OpenRecord {
+    OpenRecord {
+        note,
+        flock: 0,
+        is_open: true,
+        listing: None,
+        left: None,
+        has_no_route: false,
     }
 }
 
 /// The receiver finds an inode by one name.
-fn names_of(nodes: &[Located]) -> io::Result<Vec<(NodeId, KnownName)>> {
-    let too_many = |located: &Located| located.inode.names.count() >= NAMES_OF_NODE_MAX;
-    if nodes.iter().any(too_many) {
-        return Err(invalid("the session knows too many names to be moved"));
+fn names_of(nodes: &[NodeRecord], tree: &Tree) -> io::Result<Vec<NodeName>> {
+    let mut all = Vec::new();
+    for record in nodes {
+        let node = record.node;
+        let names = tree
+            .nodes
+            .get(node)
+            .map_or_else(|_| Vec::new(), |it| it.names.all());
+        if names.len() >= NAMES_OF_NODE_MAX {
+            return Err(invalid("the session knows too many names to be moved"));
+        }
+        all.extend(names.into_iter().map(|name| NodeName { node, name }));
     }
-    let names = nodes.iter().flat_map(|located| {
-        let node = located.inode.node();
-        let all = located.inode.names.all().into_iter();
-        all.map(move |name| (node, name))
-    });
-    Ok(names.collect())
+    Ok(all)
 }

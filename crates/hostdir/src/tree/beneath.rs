@@ -144,7 +144,8 @@ impl Tree {
         let component = component_of(&name.name)?;
         let (fd, stat) = self.open_component(&descriptor, &component)?;
         // On another file system, a handle may be that of another file.
-        Ok(stat.stx_mnt_id == inode.mount().id && self.is_of(&fd, inode))
+        let is_there = stat.stx_mnt_id == inode.mount().id;
+        Ok(is_there && opened_identity(inode.mount(), &fd, &stat)? == *inode.identity())
     }
 
     /// Whether the inode is at this path now.

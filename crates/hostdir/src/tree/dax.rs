@@ -7,7 +7,7 @@
 use super::inode::Inode;
 use crate::config::{Config, compile};
 use crate::explanation::WindowUse;
-use crate::ledger::Notes;
+use crate::ledger::StateTables;
 use crate::statistics::DaxCounts;
 use globset::GlobSet;
 use parking_lot::Mutex;
@@ -55,7 +55,7 @@ pub(crate) struct Dax {
     read_only: bool,
     /// Set by INIT, if files are to be mapped.
     window: OnceLock<Arc<dyn WindowCoverage>>,
-    notes: Option<Arc<Notes>>,
+    tables: Option<Arc<StateTables>>,
     noting: Mutex<()>,
     reported: AtomicU64,
     unmapped: [AtomicU64; REASONS],
@@ -65,12 +65,12 @@ pub(crate) struct Dax {
 
 impl Dax {
     /// A configuration that was checked.
-    pub(crate) fn new(config: &Config, notes: Option<Arc<Notes>>) -> Dax {
+    pub(crate) fn new(config: &Config, tables: Option<Arc<StateTables>>) -> Dax {
         Dax {
             names: compile(&config.dax).unwrap_or_default(),
             bytes_min: config.dax_bytes_min,
             read_only: config.read_only,
-            notes,
+            tables,
             ..Dax::default()
         }
     }
@@ -162,9 +162,9 @@ impl Dax {
 
     /// For the next process, before the guest knows it.
     fn note(&self, inode: &Inode) {
-        if let Some(notes) = &self.notes {
+        if let Some(tables) = &self.tables {
             let _one_at_a_time = self.noting.lock();
-            notes.note_dax(inode.node(), inode.dax.noted());
+            tables.note_dax(inode.node(), inode.dax.noted());
         }
     }
 

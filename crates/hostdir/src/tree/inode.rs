@@ -51,6 +51,10 @@ impl lower_inode::Directory for Inode {
     fn node(&self) -> NodeId {
         self.node
     }
+
+    fn lower_mut(&mut self) -> &mut LowerInode<Inode> {
+        &mut self.lower
+    }
 }
 
 impl Inode {

@@ -54,7 +54,7 @@ impl Tree {
     /// Where the names of an inode are recorded.
     pub(crate) fn noting(&self, inode: &Inode) -> Noting<'_> {
         Noting {
-            notes: self.notes.as_deref(),
+            tables: self.tables.as_deref(),
             node: inode.node(),
         }
     }

@@ -2,7 +2,7 @@
 //! calls except closing descriptors.
 
 use crate::identity::Identity;
-use crate::ledger::{NotedPlace, Notes};
+use crate::ledger::{NotedPlace, StateTables};
 use crate::quota::QuotaCharge;
 use parking_lot::Mutex;
 use std::ffi::CString;
@@ -13,8 +13,9 @@ use thrufs::{Backing, LowerFile};
 use thrufs_abi::NodeId;
 
 /// What places are in: an [`Inode`](super::inode::Inode).
-pub(crate) trait Directory {
+pub(crate) trait Directory: Sized {
     fn node(&self) -> NodeId;
+    fn lower_mut(&mut self) -> &mut LowerInode<Self>;
 }
 
 /// Where an inode without a file handle was seen.
@@ -114,7 +115,7 @@ impl<D: Directory> Places<D> {
 }
 
 /// `D` is an [`Inode`](super::inode::Inode).
-pub(crate) struct LowerInode<D> {
+pub(crate) struct LowerInode<D: Directory> {
     pub(crate) identity: Identity,
     ways: Mutex<Ways<D>>,
     /// Set by each use of the descriptor, cleared by the clock hand.
@@ -125,6 +126,19 @@ pub(crate) struct LowerInode<D> {
     is_only_held: AtomicBool,
     /// The process that outlives this one has a descriptor.
     pub(super) is_stored: AtomicBool,
+}
+
+impl<D: Directory> Drop for LowerInode<D> {
+    /// Clients make trees of any depth: the directories that only this inode refers to are not dropped by recursion.
+    fn drop(&mut self) {
+        let take_from = |lower: &mut LowerInode<D>| lower.ways.get_mut().places.0.take();
+        let mut places: Vec<_> = take_from(self).into_iter().collect();
+        while let Some(place) = places.pop() {
+            places.extend(place.other);
+            let last = Arc::into_inner(place.parent);
+            places.extend(last.and_then(|mut directory| take_from(directory.lower_mut())));
+        }
+    }
 }
 
 struct Ways<D> {
@@ -289,9 +303,9 @@ impl<D: Directory> LowerInode<D> {
     }
 
     /// Records it as new, with one lookup.
-    pub(super) fn note_in(&self, notes: &Notes, node: NodeId, file_type: u32) {
+    pub(super) fn note_in(&self, tables: &StateTables, node: NodeId, file_type: u32) {
         let ways = self.ways.lock();
-        notes.note_node(node, &self.identity, file_type, ways.places.last());
+        tables.note_node(node, &self.identity, file_type, ways.places.last());
     }
 
     pub(super) fn was_last_seen_at(&self, place: &Place<D>) -> bool {

@@ -16,7 +16,7 @@ use super::magic::{
 use super::wakeup::Wakeup;
 use crate::config::{Config, FileHandles};
 use crate::identity::Identity;
-use crate::ledger::Notes;
+use crate::ledger::StateTables;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::ffi::{CStr, CString};
@@ -35,7 +35,7 @@ pub(crate) struct Mounts {
     next_index: Mutex<u32>,
     started: Instant,
     pub(crate) wakeup: Arc<Wakeup>,
-    notes: Option<Arc<Notes>>,
+    tables: Option<Arc<StateTables>>,
     file_handles: FileHandles,
     /// Whether changes beneath are followed.
     follows: bool,
@@ -55,7 +55,7 @@ impl Mounts {
     /// The table with the mount of `source`, an open directory.
     pub(crate) fn of_source(
         source: OwnedFd,
-        notes: Option<Arc<Notes>>,
+        tables: Option<Arc<StateTables>>,
         config: &Config,
     ) -> Result<(Mounts, Arc<LowerMount>)> {
         let (file_handles, follows) = (config.file_handles, config.follows());
@@ -73,7 +73,7 @@ impl Mounts {
             next_index: Mutex::new(1),
             started: Instant::now(),
             wakeup,
-            notes,
+            tables,
             file_handles,
             follows,
             has_kernel_file_systems: config.kernel_file_systems,
@@ -143,8 +143,8 @@ impl Mounts {
         let mount = Arc::new(probe(index, id, anchor, mounted_on, common)?);
         mount.idle_expiry.mark_used();
         list.push(Arc::clone(&mount));
-        if let Some(notes) = &self.notes {
-            notes.note_mount(index, parent.node(), name);
+        if let Some(tables) = &self.tables {
+            tables.note_mount(index, parent.node(), name);
         }
         Ok(mount)
     }
@@ -200,8 +200,8 @@ impl Mounts {
             if !stays {
                 // Its inodes have closed theirs; a retrying thread may keep one that it has found.
                 swept.released.push(mount.index);
-                if let Some(notes) = &self.notes {
-                    notes.forget_mount(mount.index);
+                if let Some(tables) = &self.tables {
+                    tables.forget_mount(mount.index);
                 }
             }
             stays

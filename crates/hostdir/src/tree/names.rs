@@ -20,7 +20,7 @@
 //! directories of all names that it uses.
 
 use crate::identity::KnownName;
-use crate::ledger::{NameNote, Notes, Rank};
+use crate::ledger::{NameNote, Rank, StateTables};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thrufs_abi::NodeId;
@@ -32,24 +32,24 @@ pub(crate) const NAMES_MAX: usize = 1024;
 /// Where the names of a node are recorded for a resuming process ([`ledger`](crate::ledger)), if at all.
 #[derive(Clone, Copy)]
 pub(crate) struct Noting<'a> {
-    pub(crate) notes: Option<&'a Notes>,
+    pub(crate) tables: Option<&'a StateTables>,
     pub(crate) node: NodeId,
 }
 
 impl Noting<'_> {
     fn note(self, name: &KnownName, rank: Rank) -> Option<u32> {
-        self.notes?.names.insert(self.node, name, rank)
+        self.tables?.names.insert(self.node, name, rank)
     }
 
     fn make_latest(self, known: &Known) {
-        if let (Some(notes), Some(index)) = (self.notes, known.noted) {
-            notes.names.make_latest(index);
+        if let (Some(tables), Some(index)) = (self.tables, known.noted) {
+            tables.names.make_latest(index);
         }
     }
 
     fn forget(self, known: &Known) {
-        if let (Some(notes), Some(index)) = (self.notes, known.noted) {
-            notes.names.remove(index);
+        if let (Some(tables), Some(index)) = (self.tables, known.noted) {
+            tables.names.remove(index);
         }
     }
 }
@@ -187,7 +187,7 @@ impl Names {
 
     pub(crate) fn forget(&self, noting: Noting<'_>) {
         let mut slot = self.0.lock();
-        if slot.is_none() && noting.notes.is_none_or(|notes| !notes.names.are_used()) {
+        if slot.is_none() && noting.tables.is_none_or(|tables| !tables.names.are_used()) {
             return;
         }
         let list = slot.get_or_insert_default();
@@ -302,7 +302,7 @@ mod tests {
     const NODE: NodeId = NodeId(5);
 
     const NOWHERE: Noting<'_> = Noting {
-        notes: None,
+        tables: None,
         node: NODE,
     };
 
@@ -381,7 +381,7 @@ mod tests {
 
     /// The names of the node in the ledger, and whether each is uncertain.
     fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
-        let next = Notes::new(ledger.clone()).unwrap();
+        let next = StateTables::new(ledger.clone()).unwrap();
         let mut read = next.read().unwrap().names;
         let names = read.remove(&NODE).unwrap_or_default();
         let names = names.into_iter();
@@ -391,9 +391,9 @@ mod tests {
     #[test]
     fn ledger_has_the_names_after_each_change() {
         let ledger = Ledger::new().unwrap();
-        let notes = Notes::new(ledger.clone()).unwrap();
+        let tables = StateTables::new(ledger.clone()).unwrap();
         let noting = Noting {
-            notes: Some(&notes),
+            tables: Some(&tables),
             node: NODE,
         };
         let names = Names::default();
@@ -436,7 +436,7 @@ mod tests {
             found_once("y", 1);
         }
         assert_eq!(as_known(), 1);
-        let next = Notes::new(ledger.clone()).unwrap();
+        let next = StateTables::new(ledger.clone()).unwrap();
         let index = next.read().unwrap().names[&NODE][0].index;
         assert!(index < 10, "{index}");
         names.forget(noting);

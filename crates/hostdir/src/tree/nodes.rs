@@ -10,7 +10,7 @@ use super::inode::{Inode, NewInode, Place};
 use super::lower_inode::{ChangedPlaces, Places};
 use super::names::Noting;
 use crate::identity::Identity;
-use crate::ledger::Notes;
+use crate::ledger::StateTables;
 use crate::slots::Slots;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
@@ -39,21 +39,21 @@ pub(crate) struct Nodes {
     /// Forgotten nodes that are kept, the longest forgotten first.
     dormant: Mutex<VecDeque<NodeId>>,
     dormant_max: usize,
-    notes: Option<Arc<Notes>>,
+    tables: Option<Arc<StateTables>>,
     /// The most nodes since the last shrink.
     most: AtomicUsize,
 }
 
 impl Nodes {
     /// Keeps up to `dormant_max` forgotten nodes, so that their ids can be looked up again.
-    pub(crate) fn new(dormant_max: usize, notes: Option<Arc<Notes>>) -> Nodes {
+    pub(crate) fn new(dormant_max: usize, tables: Option<Arc<StateTables>>) -> Nodes {
         Nodes {
             slots: Slots::starting_at(NodeId::ROOT.0 as u32),
             shards: std::array::from_fn(|_| Mutex::new(HashTable::new())),
             hasher: DefaultHashBuilder::default(),
             dormant: Mutex::new(VecDeque::new()),
             dormant_max,
-            notes,
+            tables,
             most: AtomicUsize::new(0),
         }
     }
@@ -77,11 +77,11 @@ impl Nodes {
 
     /// Gives the memory of forgotten nodes' records back. Not by a thread that answers requests.
     pub(crate) fn give_records_back(&self) {
-        if let Some(notes) = &self.notes {
+        if let Some(tables) = &self.tables {
             self.slots.with_empty_blocks(|nodes| {
-                notes.give_nodes_back(&nodes, self.slots.generation_max());
+                tables.give_nodes_back(&nodes, self.slots.generation_max());
             });
-            notes.names.give_back();
+            tables.names.give_back();
         }
     }
 
@@ -126,19 +126,19 @@ impl Nodes {
             // Many may come and go between two looks.
             self.most.fetch_max(self.len(), Ordering::Relaxed);
         }
-        if let Some(notes) = &self.notes
+        if let Some(tables) = &self.tables
             && inode.node() != NodeId::ROOT
         {
-            inode.lower.note_in(notes, inode.node(), inode.file_type);
+            inode.lower.note_in(tables, inode.node(), inode.file_type);
         }
         Ok((inode, true))
     }
 
     fn note_lookups(&self, node: NodeId, more: u64) {
-        if let Some(notes) = &self.notes
+        if let Some(tables) = &self.tables
             && node != NodeId::ROOT
         {
-            notes.add_lookups(node, more);
+            tables.add_lookups(node, more);
         }
     }
 
@@ -162,10 +162,10 @@ impl Nodes {
     /// Records that an inode without a file handle is about to be moved: a resuming process looks at both
     /// places. [`moved`](Self::moved) ends that.
     pub(crate) fn record_move(&self, inode: &Arc<Inode>, [from, to]: [&Place; 2]) {
-        if let Some(notes) = &self.notes {
+        if let Some(tables) = &self.tables {
             let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
             if self.slots.get(inode.node().0).is_some() {
-                notes.note_places(inode.node(), &[from, to].map(Place::noted));
+                tables.note_places(inode.node(), &[from, to].map(Place::noted));
             }
         }
     }
@@ -182,7 +182,7 @@ impl Nodes {
     where
         C: FnOnce(Places<Inode>) -> ChangedPlaces<Inode>,
     {
-        let Some(notes) = &self.notes else {
+        let Some(tables) = &self.tables else {
             return inode.lower.change_places(change, |_| {});
         };
         let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
@@ -190,7 +190,7 @@ impl Nodes {
         let is_known = self.slots.get(inode.node().0).is_some();
         inode.lower.change_places(change, |places| {
             if is_known {
-                notes.note_places(inode.node(), places);
+                tables.note_places(inode.node(), places);
             }
         });
     }
@@ -213,9 +213,9 @@ impl Nodes {
         if is_there.is_none() {
             shard.insert_unique(hash, node.0 as u32, |&index| self.hash_at(index));
         }
-        if let Some(notes) = self.notes.as_ref().filter(|_| is_to_be_noted) {
-            inode.lower.note_in(notes, inode.node(), inode.file_type);
-            notes.add_lookups(node, lookups - 1);
+        if let Some(tables) = self.tables.as_ref().filter(|_| is_to_be_noted) {
+            inode.lower.note_in(tables, inode.node(), inode.file_type);
+            tables.add_lookups(node, lookups - 1);
         }
         Some(inode)
     }
@@ -294,13 +294,13 @@ impl Nodes {
             return;
         }
         let index = inode.node().0 as u32;
-        if let Some(notes) = &self.notes
+        if let Some(tables) = &self.tables
             && self.slots.get(inode.node().0).is_some()
         {
             // Before the slot can be used again.
-            notes.forget_node(inode.node());
+            tables.forget_node(inode.node());
             inode.names.forget(Noting {
-                notes: Some(notes),
+                tables: Some(tables),
                 node: inode.node(),
             });
         }
@@ -369,11 +369,29 @@ mod tests {
         assert_eq!(entries.sum::<usize>(), 2, "and the root");
         let [from, to] = [c"old", c"new"].map(|name| Place::new(Arc::clone(root), name.to_owned()));
         nodes.record_move(&inode, [&from, &to]);
-        let noted = Notes::new(ledger).unwrap().read().unwrap().nodes;
+        let noted = StateTables::new(ledger).unwrap().read().unwrap().nodes;
         let noted = noted.iter().find(|noted| noted.node == node).unwrap();
         assert_eq!(noted.lookups, 4, "with that of now");
-        let both = [from, to].map(|place| (NodeId::ROOT, place.name));
-        assert_eq!(noted.places, both);
+        let both = [from, to].map(|it| KnownName::new(NodeId::ROOT, it.name.to_bytes()));
+        let noted = [noted.place.as_ref(), noted.other_place.as_ref()];
+        assert_eq!(noted, both.each_ref().map(Some));
+    }
+
+    #[test]
+    fn trees_of_any_depth_are_dropped() {
+        let (_place, tree) = tree_with(&Config::default(), None);
+        let mut parent = Arc::clone(&tree.root);
+        for number in 0..100_000 {
+            let new = NewInode {
+                identity: Identity::by_number(0, 7 + number, (0, 0)),
+                mount: tree.root.mount(),
+                file_type: libc::S_IFDIR,
+                place: Some(Place::new(parent, c"deeper".to_owned())),
+            };
+            parent = tree.nodes.find_or_insert(new).unwrap().0;
+        }
+        // The table drops the deepest directory last.
+        drop(parent);
     }
 
     #[test]
@@ -414,13 +432,16 @@ mod tests {
         let again: Vec<_> = (NODES..NODES + LEFT).map(insert).collect();
         assert!(kib() < full / 50);
         assert!(again.iter().all(|node| !known.contains(node)));
-        let read = Notes::new(ledger.clone()).unwrap().read().unwrap();
+        let read = StateTables::new(ledger.clone()).unwrap().read().unwrap();
         let mut noted: Vec<_> = read.nodes.iter().map(|noted| noted.node).collect();
         noted.sort_unstable();
         let mut expected = [left, &again].concat();
         expected.sort_unstable();
         assert_eq!(noted, expected);
-        let places = read.nodes.iter().map(|noted| noted.places.len());
+        let places = read
+            .nodes
+            .iter()
+            .map(|noted| usize::from(noted.place.is_some()));
         let names = read.names.values().map(Vec::len);
         assert_eq!([places.sum::<usize>(), names.sum()], [expected.len(); 2]);
         assert!(read.highest[0] > 0, "of what was given back");

@@ -16,7 +16,7 @@
 //! ESTALE, or until its submount is released.
 
 use super::inode::Inode;
-use crate::ledger::{Notes, RETRYING_MAX};
+use crate::ledger::{RETRYING_MAX, StateTables};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -49,7 +49,7 @@ pub(crate) struct Retries {
     has_threads: AtomicBool,
     threads: Mutex<VecDeque<Expected>>,
     /// The second attempt may come to another process.
-    notes: Option<Arc<Notes>>,
+    tables: Option<Arc<StateTables>>,
 }
 
 /// A thread, and how many LOOKUPs it may still make.
@@ -63,16 +63,16 @@ struct Expected {
 }
 
 impl Retries {
-    pub(super) fn new(notes: Option<Arc<Notes>>) -> Retries {
+    pub(super) fn new(tables: Option<Arc<StateTables>>) -> Retries {
         Retries {
-            notes,
+            tables,
             ..Retries::default()
         }
     }
 
     /// Expects the threads that a process which died has expected.
     pub(crate) fn go_on(&self) {
-        let noted = self.notes.iter().flat_map(|notes| notes.retrying());
+        let noted = self.tables.iter().flat_map(|tables| tables.retrying());
         noted
             .collect::<Vec<_>>()
             .into_iter()
@@ -83,8 +83,8 @@ impl Retries {
     fn changed(&self, threads: &VecDeque<Expected>) {
         self.has_threads
             .store(!threads.is_empty(), Ordering::Release);
-        if let Some(notes) = &self.notes {
-            notes.note_retrying(threads.iter().map(|expected| expected.thread));
+        if let Some(tables) = &self.tables {
+            tables.note_retrying(threads.iter().map(|expected| expected.thread));
         }
     }
 

@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Starts the thread, which ends with the session, or once `tree` is gone.
 pub(crate) fn start(tree: &Arc<Tree>) {
-    if tree.strongbox.is_none() {
+    if tree.fd_store.is_none() {
         return;
     }
     let store = Arc::clone(&tree.open_store);

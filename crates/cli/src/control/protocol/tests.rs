@@ -26,11 +26,19 @@ fn requests_round_trip() {
         assert!(!body.contains('\n'), "{line}");
         assert_eq!(Command::decode(body.as_bytes()), Ok(command));
     }
-    let line = Command::Statistics.encode();
-    assert_eq!(
-        Command::decode(line.trim().as_bytes()),
-        Ok(Command::Statistics)
-    );
+    let level = "debug".to_owned();
+    let others = [
+        Command::Reload,
+        Command::DropCaches { keeps_names: true },
+        Command::LogLevel { level },
+    ];
+    for command in [Command::Statistics, Command::Settle, Command::Options]
+        .into_iter()
+        .chain(others)
+    {
+        let line = command.encode();
+        assert_eq!(Command::decode(line.trim().as_bytes()), Ok(command));
+    }
 }
 
 #[test]

@@ -21,16 +21,18 @@ fn served(client_timeout: Duration, reply_bytes: usize) -> Served {
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     listener.set_nonblocking(true).unwrap();
-    let mut server = ControlServer::new(listener.into());
-    server.client_timeout = client_timeout;
     std::thread::spawn(move || {
         let mut count = 0;
-        server.serve(&mut |command: &Command| {
+        let mut answer = |command: &Command| {
             assert_eq!(*command, Command::Statistics);
             count += 1;
             let text = "x".repeat(reply_bytes);
             Reply::Result(serde_json::json!({ "count": count, "text": text }))
-        })
+        };
+        let mut reply = |line: Option<&[u8]>| reply_to_line(line, &mut answer);
+        let mut server = ControlServer::new(listener.into(), Protocol::of_lines(&mut reply));
+        server.client_timeout = client_timeout;
+        server.serve()
     });
     Served {
         _place: place,

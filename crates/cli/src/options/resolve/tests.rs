@@ -256,14 +256,3 @@ fn invalid_values_are_refused() {
     }
     assert!(share("noxattr").is_ok());
 }
-
-#[test]
-fn a_mount_with_writeback_is_not_resumed() {
-    for (list, is_possible) in [
-        ("resume=1,writeback", false),
-        ("resume=0,writeback", true),
-        ("resume=1", true),
-    ] {
-        assert_eq!(mount(list).is_ok(), is_possible, "{list}");
-    }
-}

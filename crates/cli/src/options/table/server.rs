@@ -4,9 +4,9 @@ use crate::config::ControlLocation;
 use crate::options::row::{Group, MountOption, ignored, row, usual};
 use crate::options::value::Setter::{Mount, Server, Serving};
 use crate::options::value::Value::{
-    Any, Bytes, Choice, Count, Ignored, Off, On, Path, Seconds, Text,
+    Address, Any, Bytes, Choice, Count, Ignored, Off, On, Path, Seconds, Text,
 };
-use crate::options::value::{count, named};
+use crate::options::value::{count, named, set};
 use std::num::{NonZeroU16, NonZeroUsize};
 use thrufs::Transport;
 
@@ -124,7 +124,8 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .help("append the log to this file")
             .long(
                 "In the background, nothing is logged after mounting unless this is given or \
-                 standard error is the journal's. SIGHUP has the file opened again, after it was renamed.",
+                 standard error is the journal's. SIGHUP and `thrufs ctl … reload` have the file opened again, \
+                 after it was renamed.",
             ),
         row("control", Path(Server(|it, path| it.control = ControlLocation::named(path))))
             .help("where the control socket is, or none")
@@ -134,6 +135,14 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  $XDG_RUNTIME_DIR/thrufs/MAJOR-MINOR.socket for others unless given (in /run/user/UID or \
                  /tmp/thrufs-UID where that is not set), with the device number of the mount; share-DEVICE-INODE.socket there for a share. With none, there is \
                  no socket.",
+            ),
+        row("metrics", Address(Server(|it, text| set(&mut it.metrics, text.parse().map(Some)))))
+            .help("serve OpenMetrics by HTTP at this loopback address or socket")
+            .long(
+                "IP:PORT, as 127.0.0.1:9420 or [::1]:9420, from which every user of this machine can read the \
+                 figures and the paths of mount and source with GET /metrics; or the path of a Unix socket, \
+                 which the user of the server and root can connect to, and others if its mode is changed. With \
+                 port 0, the log names the one that was chosen. Nothing is counted for it.",
             ),
         row("resume", Count(0, 1_000_000, Server(|it, n| it.deaths_max = count(n))))
             .help("how often a minute another process goes on when the server was killed")

@@ -6,7 +6,6 @@ use crate::process::{Process, ProcessEvent};
 use crate::share::id_maps;
 use crate::share::workers::StandbyState;
 use crate::upgrade::check::Upgrade;
-use crate::upgrade::request::Request;
 use crate::waiting;
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -19,10 +18,13 @@ impl ShareSupervisor {
             let next = self.workers.len().min(1);
             self.workers.rotate_left(next);
             let ready = self.wait(deadline);
-            let ([signalled, asked, checked, served], ready) = split(&ready);
+            let ([signalled, reload, asked, checked, served], ready) = split(&ready);
             let (workers, peers) = ready.split_at(Process::SOURCES * self.workers.len());
             if signalled && let Ok(signal) = self.signals.read() {
                 return ShareEvent::Signal(signal.number);
+            }
+            if reload && self.clients.takes_reload() {
+                return ShareEvent::Reload;
             }
             for (index, ready) in workers.as_chunks().0.iter().enumerate() {
                 if let Some(event) = self.worker_event(index, *ready) {
@@ -37,7 +39,7 @@ impl ShareSupervisor {
                 }
                 () => {}
             }
-            if asked && let Some(request) = self.upgrades.as_ref().and_then(Request::accept) {
+            if asked && let Some(request) = self.clients.accept_upgrade() {
                 return ShareEvent::Upgrade(request);
             }
             // In turn too, the listener with them.
@@ -57,13 +59,14 @@ impl ShareSupervisor {
         }
     }
 
-    /// Which are readable: of the signals, of what an upgrade waits for, of the descriptors of each worker, of the listener, of what is being closed,
-    /// and of the incoming connections.
+    /// Which are readable: of the signals, of the control thread, of what an upgrade waits for, of the descriptors of each
+    /// worker, of the listener, of what is being closed, and of the incoming connections.
     fn wait(&self, mut deadline: Option<Instant>) -> Vec<bool> {
         let is_ready = self.phase == StandbyState::Ready;
         let mut descriptors = vec![
             Some(self.signals.as_fd()),
-            self.upgrades.as_ref().map(AsFd::as_fd),
+            self.clients.reloads(),
+            self.clients.upgrades(),
             self.upgrade.as_ref().and_then(Upgrade::waits_for),
             self.proving().map(|connection| connection.proxy().served()),
         ];
@@ -104,8 +107,8 @@ impl ShareSupervisor {
     }
 }
 
-/// The first four, and the others.
-fn split(ready: &[bool]) -> ([bool; 4], &[bool]) {
+/// The first five, and the others.
+fn split(ready: &[bool]) -> ([bool; 5], &[bool]) {
     let (first, others) = ready.split_first_chunk().expect("there are as many");
     (*first, others)
 }

@@ -19,11 +19,11 @@ use crate::channel::wait_for_threads;
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
 use crate::foreign::{Foreign, wait_until_closed};
-use crate::listening::SocketFile;
 use crate::log;
 use crate::output::report;
 use crate::policy_file::PolicyFiles;
 use crate::process::{OWN_PROGRAM, Role, start_with_socket};
+use crate::share::client_sockets::ClientSockets;
 use crate::share::connection::Connection;
 use crate::share::error::ShareError;
 use crate::share::figures::Machines;
@@ -433,11 +433,7 @@ impl ShareSupervisor {
         let mut files = Outgoing::default();
         files.add(Slot::Source, &self.source);
         self.listener.hand_over(&mut files);
-        files.add_if(Slot::Queries, self.queries.as_ref());
-        files.add_if(Slot::Upgrades, self.upgrades.as_ref());
-        for (number, file) in (0..).zip(&self.socket_files) {
-            files.add(Slot::SocketFile(number), file);
-        }
+        self.clients.hand_over(&mut files);
         if let Some(policy) = &self.policy {
             files.add(Slot::Policy, &policy.text);
             files.add_if(Slot::AuditLog, policy.audit.as_ref());
@@ -478,10 +474,6 @@ impl ShareSupervisor {
         let config = state.config;
         let (log, signals) = supervisor::begin_again(&config.server)?;
         let machines = Arc::new(Machines::new(&config));
-        let queries = files.take_if_given(Slot::Queries);
-        if let Some(queries) = &queries {
-            machines.answer_at(queries.try_clone()?)?;
-        }
         let mut incoming = AllIncoming::default();
         for stream in files.take_all(Slot::Incoming) {
             incoming.add(Foreign::new(stream));
@@ -490,7 +482,6 @@ impl ShareSupervisor {
             text,
             audit: files.take_if_given(Slot::AuditLog),
         });
-        let socket_files = files.take_all(Slot::SocketFile).into_iter();
         let mut supervisor = ShareSupervisor {
             source: files.take(Slot::Source)?,
             policy,
@@ -498,10 +489,7 @@ impl ShareSupervisor {
             apart,
             signals,
             listener: ShareListener::resume(&mut files)?,
-            control: Vec::new(),
-            socket_files: socket_files.map(SocketFile::from).collect(),
-            queries,
-            upgrades: files.take_if_given(Slot::Upgrades),
+            clients: ClientSockets::resume(&mut files, &machines)?,
             upgrade: None,
             proof: None,
             command: files.take_if_given(Slot::Command),

@@ -1,6 +1,7 @@
 //! Shares: guests do not notice.
 
 use super::{hanging, program_of, script, upgrade_at};
+use crate::ground::metrics::{SCRAPE, address_in, connected, exchanged, requests};
 use crate::ground::prelude::*;
 use crate::ground::share::{Place, connect_to, get_features, serves};
 use crate::ground::{WITHOUT_OTHERS, copied_program, stop_process, without_terminal};
@@ -441,6 +442,62 @@ fn what_the_supervisor_of_a_share_has_is_handed_over() {
     });
     place.wait_for_log("died 2 times within a minute");
     server.ends_by(Signal::TERM);
+}
+
+/// Queries, reloads, levels of the log, and metrics: by the next program, at the same sockets.
+#[test]
+fn clients_of_a_share_are_answered_by_the_next_program() {
+    let [place, other] = [Place::new(), Place::new()];
+    let (socket, port) = (place.path("metrics"), "127.0.0.1:0".into());
+    let addresses = [(&place, socket.clone()), (&other, port)];
+    let [server, other_server] = addresses.map(|(place, metrics)| {
+        let (log, metrics) = (place.path("log"), metrics.display());
+        place.share(&format!(
+            "resume=1,log_file={},metrics={metrics}",
+            log.display()
+        ))
+    });
+    let address = address_in(&other.path("log"));
+    let servers = [(&place, &server), (&other, &other_server)];
+    let guests = [mount(&place), mount(&other)];
+    let programs = programs(&place);
+    for round in 1..=2 {
+        for (place, server) in servers {
+            let program = &programs[round % 2];
+            succeeded(&upgrade(program, place));
+            assert_served_by(place, server.pid(), program);
+            let ctl = |words: &[&str]| {
+                let mut command = Command::new(THRUFS);
+                let output = run(command.arg("ctl").arg(&place.socket).args(words));
+                succeeded(&output);
+                stdout(&output)
+            };
+            let log = place.path("log");
+            fs::rename(&log, place.path("log.1")).unwrap();
+            let text = ctl(&["reload"]);
+            assert_eq!(text, "the log file was opened again; there is no policy\n");
+            let lines = || fs::read_to_string(&log).unwrap();
+            assert!(!lines().contains("DEBUG"), "as at the start: {}", lines());
+            ctl(&["log-level", "debug"]);
+            drop(place.connect());
+            let accepted = "DEBUG a connection is accepted";
+            wait_for("a line", || lines().contains(accepted));
+            assert!(ctl(&["statistics"]).contains("process "));
+        }
+        for guest in &guests {
+            guest.root().getattr(NodeId::ROOT).unwrap();
+        }
+        for response in [
+            exchanged(UnixStream::connect(&socket).unwrap(), SCRAPE),
+            exchanged(connected(&address), SCRAPE),
+        ] {
+            assert!(requests(&response) > 0, "{response}");
+        }
+    }
+    guests.into_iter().for_each(|guest| drop(guest.unmount()));
+    server.ends_by(Signal::TERM);
+    other_server.ends_by(Signal::TERM);
+    assert!(!socket.exists() && std::net::TcpStream::connect(&address).is_err());
 }
 
 /// Of another user, who can have such sockets: root's command goes on with the others.

@@ -7,6 +7,8 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
 };
 use serde_json::json;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 const ATTEMPTS: &str = include_str!("elsewhere.py");
 
@@ -130,6 +132,44 @@ fn other_mounts_of_the_tree_show_what_the_policy_shows() {
 }
 
 /// Rules by path would hold for one of the two paths, and for none if it is the tree that is covered.
+/// While a sandbox is built, the host unmounts them, and renames the directories in which they are.
+#[test]
+fn other_mounts_of_the_tree_that_move_or_go_show_what_the_policy_shows() {
+    for ground in grounds([Who::User, Who::RootOnTreeOfUser]) {
+        let [from, to] = ["from", "to"].map(|it| ground.path().join(it));
+        ground.write(&ground.tree.join(".env"), SECRET);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    fs::create_dir(&from).unwrap();
+                    let mut mounts = Mounts::default();
+                    for number in 0..30 {
+                        mounts.bind(&ground.tree, &from.join(number.to_string()));
+                    }
+                    for (one, other) in [(&from, &to), (&to, &from)].iter().cycle().take(40) {
+                        fs::rename(one, other).unwrap();
+                    }
+                    drop(mounts);
+                    fs::remove_dir_all(&from).unwrap();
+                }
+            });
+            let script = format!(
+                "cat {0}/*/.env {1}/*/.env || true",
+                from.display(),
+                to.display()
+            );
+            for _ in 0..5 {
+                let output = ground.shell(&[], &script);
+                is_over.store(!output.status.success(), Ordering::Relaxed);
+                succeeded(&output);
+                assert!(!stdout(&output).contains(SECRET), "{output:?}");
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
 #[test]
 fn mount_of_the_tree_in_itself_is_refused_and_no_proc_is_entered() {
     for ground in grounds(ON_TREE_OF_USER) {

@@ -125,6 +125,8 @@ both  |  | log=debug | server.log="debug"
 both  |  | log_format=json | server.log_json=true
 both  |  | log_file=/x | server.log_file.Unix=[47,120]
 both  |  | control=none | server.control="None"
+both  |  | metrics=127.0.0.1:9 | server.metrics.Tcp="127.0.0.1:9"
+both  |  | metrics=/x | server.metrics.Socket.Unix=[47,120]
 both  |  | control=/x | server.control.At.Unix=[47,120]
 mount |  | fsname=x | fsname="x"
 mount |  | subtype=x | subtype="x"

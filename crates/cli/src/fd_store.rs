@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use thrufs_hostdir::Strongbox;
+use thrufs_hostdir::FdStore;
 use thrufs_sys::fd_passing;
 
 const KEEP: u8 = b'K';
@@ -133,7 +133,7 @@ impl Store {
         let (received, kept) = (Arc::clone(&self.ours), Arc::clone(&self.stored));
         let (kept_max, suspends) = (self.kept_max, Arc::clone(&self.suspends));
         let keep = move || keep(&received, kept_max, &kept, &suspends);
-        self.thread = Some(start_thread("thrufs-strongbox", keep)?.into());
+        self.thread = Some(start_thread("thrufs-fd-store", keep)?.into());
         self.is_suspended = false;
         Ok(())
     }
@@ -247,7 +247,7 @@ impl OfSupervisor {
         }
     }
 
-    /// Receives now what [`take`](Strongbox::take) is to return: the worker of a mount may not receive descriptors
+    /// Receives now what [`take`](FdStore::take) is to return: the worker of a mount may not receive descriptors
     /// later.
     pub(crate) fn fetch(&self) {
         let taken = self.take();
@@ -255,7 +255,7 @@ impl OfSupervisor {
     }
 }
 
-impl Strongbox for OfSupervisor {
+impl FdStore for OfSupervisor {
     fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
         // Under the lock, so that packets are in the order of the count.
         let mut keys = self.keys.lock();
@@ -371,14 +371,14 @@ mod tests {
     #[test]
     fn stored_descriptors_are_limited() {
         let store = Store::start(1).unwrap();
-        let mut strongbox = OfSupervisor::new(store.socket.try_clone().unwrap(), 1);
-        strongbox.kept_max = 2;
+        let mut fd_store = OfSupervisor::new(store.socket.try_clone().unwrap(), 1);
+        fd_store.kept_max = 2;
         let file = File::open("/").unwrap();
-        strongbox.keep(1, file.as_fd()).unwrap();
-        strongbox.keep(2, file.as_fd()).unwrap();
-        assert!(strongbox.keep(3, file.as_fd()).is_err());
-        strongbox.keep(2, file.as_fd()).unwrap();
-        strongbox.discard(1);
-        strongbox.keep(3, file.as_fd()).unwrap();
+        fd_store.keep(1, file.as_fd()).unwrap();
+        fd_store.keep(2, file.as_fd()).unwrap();
+        assert!(fd_store.keep(3, file.as_fd()).is_err());
+        fd_store.keep(2, file.as_fd()).unwrap();
+        fd_store.discard(1);
+        fd_store.keep(3, file.as_fd()).unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! Writes the ledger: what the client knows, before it gets the answer. A record is complete or absent
 //! between any two stores, because the process can be killed between them.
 
+use super::audit_records::AuditRecords;
 use super::memory::{Ledger, Memory};
 use super::names::NameTable;
 use super::opens::Opens;
@@ -9,9 +10,9 @@ use super::records::{
     USED,
 };
 use super::table::Table;
-use super::tellings::Tellings;
-use super::words::{HandleWord, NodeWord, OwnerWord, join};
+use super::words::join;
 use crate::identity::Identity;
+use crate::ids::{HandleWord, NodeWord, OwnerWord};
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::ops::Range;
@@ -37,7 +38,7 @@ pub(crate) struct OwnerNote {
 pub(crate) type NotedPlace<'a> = (NodeId, &'a CStr);
 
 /// A ledger that one file system writes to.
-pub(crate) struct Notes {
+pub(crate) struct StateTables {
     pub(super) memory: Arc<Memory>,
     pub(super) nodes: Table<Node>,
     pub(super) places: Table<Places>,
@@ -46,19 +47,19 @@ pub(crate) struct Notes {
     pub(super) owners: Table<Owner>,
     pub(super) mounts: Table<Name>,
     pub(crate) names: NameTable,
-    pub(crate) tellings: Tellings,
+    pub(crate) audit_records: AuditRecords,
 }
 
-impl fmt::Debug for Notes {
+impl fmt::Debug for StateTables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Notes")
+        f.write_str("StateTables")
     }
 }
 
-impl Notes {
-    pub(crate) fn new(ledger: Ledger) -> io::Result<Notes> {
+impl StateTables {
+    pub(crate) fn new(ledger: Ledger) -> io::Result<StateTables> {
         let memory = Arc::new(Memory::new(ledger)?);
-        Ok(Notes {
+        Ok(StateTables {
             nodes: Table::new(&memory, NODES),
             places: Table::new(&memory, PLACES_OF_NODES),
             files: Opens::new(&memory, FILES),
@@ -66,7 +67,7 @@ impl Notes {
             owners: Table::new(&memory, OWNERS),
             mounts: Table::new(&memory, MOUNTS),
             names: NameTable::new(&memory),
-            tellings: Tellings::new(&memory),
+            audit_records: AuditRecords::new(&memory),
             memory,
         })
     }
@@ -135,7 +136,7 @@ impl Notes {
                 let noted = self
                     .place(index, which)
                     .filter(|_| now & PLACES[which] != 0);
-                noted.is_some_and(|(parent, name)| (parent, name.as_c_str()) == place)
+                noted.is_some_and(|it| (it.directory, &*it.name) == (place.0, place.1.to_bytes()))
             });
             match there {
                 Some(which) => wanted |= PLACES[which],

@@ -1,12 +1,11 @@
-//! The statistics of a server as OpenMetrics text, for Prometheus and others that read it.
+//! The statistics of a server as OpenMetrics text, for Prometheus and others that read it. Whoever has them makes it.
 //!
-//! Made here of what the server counts anyway: nothing is counted for it, and the server knows nothing of the format.
+//! Made of what the server counts anyway: nothing is counted for it.
 //!
 //! | of a mount | of a share |
 //! |---|---|
 //! | labelled `mount` | labelled `share` and, for each connected machine, `process` |
 
-use crate::list::entry::transport;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -62,7 +61,15 @@ struct Subject<'a> {
     statistics: &'a Value,
 }
 
-pub(super) fn of(place: &str, answer: &Value) -> String {
+/// The value of the option `transport` that requests come by, from what a server says of it with a reason.
+pub(crate) fn transport(carrier: &str) -> &'static str {
+    match carrier.starts_with("io_uring") {
+        true => "uring",
+        false => "dev",
+    }
+}
+
+pub(crate) fn of(place: &str, answer: &Value) -> String {
     let mut page = Page(String::new());
     let (kind, machines) = match answer["machines"].as_array() {
         Some(machines) => ("share", machines.as_slice()),

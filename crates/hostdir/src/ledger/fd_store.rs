@@ -10,9 +10,9 @@ use std::{fmt, io};
 use thrufs_abi::{FileHandle, NodeId};
 
 /// Stores descriptors that outlive the process, for example in a supervisor:
-/// [`Resources::strongbox`](crate::Resources::strongbox). A stored duplicate shares the open file, and so
+/// [`Resources::fd_store`](crate::Resources::fd_store). A stored duplicate shares the open file, and so
 /// its locks.
-pub trait Strongbox: Send + Sync {
+pub trait FdStore: Send + Sync {
     /// Stores a duplicate of `fd` under `key`, replacing an earlier one. On return, the duplicate outlives
     /// the process.
     ///
@@ -36,9 +36,9 @@ pub trait Strongbox: Send + Sync {
     fn take(&self) -> Vec<(u64, OwnedFd)>;
 }
 
-impl fmt::Debug for dyn Strongbox {
+impl fmt::Debug for dyn FdStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Strongbox")
+        f.write_str("FdStore")
     }
 }
 
@@ -85,8 +85,8 @@ impl Key {
 /// Duplicates of what was stored. Those that are not asked for are closed.
 pub(crate) type Contents = HashMap<Key, OwnedFd>;
 
-pub(crate) fn contents(strongbox: &dyn Strongbox) -> Contents {
-    let all = strongbox.take().into_iter();
+pub(crate) fn contents(fd_store: &dyn FdStore) -> Contents {
+    let all = fd_store.take().into_iter();
     all.filter_map(|(key, fd)| Some((Key::from_u64(key)?, fd)))
         .collect()
 }

@@ -6,7 +6,7 @@
 //! answer to its request, fewer others are written.
 
 use super::memory::Memory;
-use super::records::{TOLD, TOLD_RECORDS, Told, USED};
+use super::records::{AUDIT_RECORDS, Audited, USED, WRITTEN};
 use super::table::Table;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many are kept.
-const TELLINGS: u32 = 1024;
+const AUDIT_RECORDS_MAX: u32 = 1024;
 
 /// An audit record, by its request and what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Telling {
+pub(crate) struct AuditId {
     pub(crate) request: u64,
     pub(crate) digest: u64,
 }
@@ -29,36 +29,36 @@ pub(crate) struct Telling {
 pub(crate) enum Before {
     /// It may have been written.
     Begun,
-    Told,
+    Written,
 }
 
-pub(crate) struct Tellings {
-    table: Table<Told>,
+pub(crate) struct AuditRecords {
+    table: Table<Audited>,
     next: AtomicU32,
-    before: Mutex<HashMap<Telling, Before>>,
+    before: Mutex<HashMap<AuditId, Before>>,
 }
 
-impl Tellings {
-    pub(super) fn new(memory: &Arc<Memory>) -> Tellings {
-        Tellings {
-            table: Table::new(memory, TOLD_RECORDS),
+impl AuditRecords {
+    pub(super) fn new(memory: &Arc<Memory>) -> AuditRecords {
+        AuditRecords {
+            table: Table::new(memory, AUDIT_RECORDS),
             next: AtomicU32::default(),
             before: Mutex::default(),
         }
     }
 
     /// What the process before had done with this audit record; reported once.
-    pub(crate) fn before(&self, telling: Telling) -> Option<Before> {
-        self.before.lock().remove(&telling)
+    pub(crate) fn before(&self, audit_id: AuditId) -> Option<Before> {
+        self.before.lock().remove(&audit_id)
     }
 
     /// An audit record is about to be written, or was not needed again. Returns where that is noted.
-    pub(crate) fn begin(&self, telling: Telling) -> Option<u32> {
-        let index = self.next.fetch_add(1, Ordering::Relaxed) % TELLINGS;
+    pub(crate) fn begin(&self, audit_id: AuditId) -> Option<u32> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed) % AUDIT_RECORDS_MAX;
         self.table.free(u64::from(index));
         self.table.commit(index, USED, |record| {
-            record.request.store(telling.request);
-            record.digest.store(telling.digest);
+            record.request.store(audit_id.request);
+            record.digest.store(audit_id.digest);
             Some(())
         })?;
         Some(index)
@@ -66,22 +66,22 @@ impl Tellings {
 
     pub(crate) fn finish(&self, index: Option<u32>) {
         if let Some(record) = index.and_then(|index| self.table.at(index)) {
-            record.state.store(USED | TOLD);
+            record.state.store(USED | WRITTEN);
         }
     }
 
     pub(super) fn read(&self) -> io::Result<()> {
         let mut before = HashMap::new();
         self.table.each(|_, record, state| {
-            let telling = Telling {
+            let audit_id = AuditId {
                 request: record.request.load(),
                 digest: record.digest.load(),
             };
-            let became = match state & TOLD {
+            let became = match state & WRITTEN {
                 0 => Before::Begun,
-                _ => Before::Told,
+                _ => Before::Written,
             };
-            before.insert(telling, became);
+            before.insert(audit_id, became);
         })?;
         *self.before.lock() = before;
         Ok(())

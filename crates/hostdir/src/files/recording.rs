@@ -1,6 +1,6 @@
 //! Records open files and their locks for a process that resumes the session.
 //!
-//! Without a [ledger](crate::ledger) and a strongbox, all of this does nothing.
+//! Without a [ledger](crate::ledger) and an fd store, all of this does nothing.
 
 use super::Files;
 use super::left_open::LeftOpen;
@@ -31,43 +31,43 @@ impl Files {
     }
 
     /// The session is over and will not be resumed.
-    pub(crate) fn end_notes(&self) {
-        if let Some(notes) = &self.tree.notes {
-            notes.wipe();
+    pub(crate) fn end_record(&self) {
+        if let Some(tables) = &self.tree.tables {
+            tables.wipe();
         }
         self.tree.end_storing();
-        if let Some(strongbox) = self.tree.strongbox() {
+        if let Some(fd_store) = self.tree.fd_store() {
             for (handle, file) in self.files.iter() {
                 if file.was_locked() {
-                    strongbox.discard(Key::File(FileHandle(handle)).into());
+                    fd_store.discard(Key::File(FileHandle(handle)).into());
                 }
             }
             for owner in self.locks.all() {
                 if let Some(place) = owner.place {
-                    strongbox.discard(Key::Owner(place).into());
+                    fd_store.discard(Key::Owner(place).into());
                 }
             }
         }
     }
 
     pub(crate) fn note_file(&self, note: FileNote) {
-        if let Some(notes) = &self.tree.notes {
-            notes.files.insert(note);
+        if let Some(tables) = &self.tree.tables {
+            tables.files.insert(note);
         }
     }
 
     pub(crate) fn note_backing(&self, id: BackingId) {
-        if let Some(notes) = &self.tree.notes {
-            notes.note_backing(id);
+        if let Some(tables) = &self.tree.tables {
+            tables.note_backing(id);
         }
     }
 
     /// Ends the registrations that a process which died has left, and that no open file has.
     pub(crate) fn end_backings_of_the_last(&self) {
-        if let (Some(notes), Ok(backings)) =
-            (&self.tree.notes, self.passthrough.backings_of_the_last())
+        if let (Some(tables), Ok(backings)) =
+            (&self.tree.tables, self.passthrough.backings_of_the_last())
         {
-            let (backings, highest) = (backings.clone(), notes.highest_backing());
+            let (backings, highest) = (backings.clone(), tables.highest_backing());
             // A system call for each number: nobody waits for it.
             let end = move || backings.give_up_others(highest);
             let thread = std::thread::Builder::new().name("thrufs-backings".into());
@@ -79,9 +79,9 @@ impl Files {
 
     /// Records whether an open file may write to a redacted file.
     pub(crate) fn note_writing(&self, handle: FileHandle, redaction: Redaction, writes: bool) {
-        if let (Some(notes), Some(file)) = (&self.tree.notes, self.files.get(handle.0)) {
+        if let (Some(tables), Some(file)) = (&self.tree.tables, self.files.get(handle.0)) {
             let path = FilePath::redacted(redaction, None);
-            notes
+            tables
                 .files
                 .set_route(handle, Route { file: path, writes }, file.flags());
         }
@@ -92,8 +92,8 @@ impl Files {
         if let Some(file) = self.files.get(handle.0) {
             file.set_opener(opener);
         }
-        if let Some(notes) = &self.tree.notes {
-            notes.files.set_opener(handle, opener);
+        if let Some(tables) = &self.tree.tables {
+            tables.files.set_opener(handle, opener);
         }
     }
 
@@ -101,8 +101,8 @@ impl Files {
         if let Some(directory) = self.directories.get(handle.0) {
             directory.set_opener(opener);
         }
-        if let Some(notes) = &self.tree.notes {
-            notes.directories.set_opener(handle, opener);
+        if let Some(tables) = &self.tree.tables {
+            tables.directories.set_opener(handle, opener);
         }
     }
 
@@ -118,18 +118,18 @@ impl Files {
 
     /// Records the lock that an open file's lower file carries, or no longer carries.
     pub(crate) fn note_flock(&self, handle: FileHandle, kind: LockKind) {
-        if let Some(notes) = &self.tree.notes {
-            notes.files.set_flock(handle, lock_number(kind));
+        if let Some(tables) = &self.tree.tables {
+            tables.files.set_flock(handle, lock_number(kind));
         }
     }
 
     pub(crate) fn close_file(&self, handle: FileHandle) -> Option<Arc<OpenFile>> {
         let file = self.files.get(handle.0)?;
-        if let Some(notes) = &self.tree.notes {
-            notes.files.remove(handle);
+        if let Some(tables) = &self.tree.tables {
+            tables.files.remove(handle);
         }
-        if file.was_locked() && self.tree.strongbox().is_some() {
-            // The strongbox closes its duplicate later.
+        if file.was_locked() && self.tree.fd_store().is_some() {
+            // The fd store closes its duplicate later.
             if let Some(lower) = file.kept() {
                 let _ = lock::flock(&*lower, LockKind::Unlock);
             }
@@ -149,8 +149,8 @@ impl Files {
 
     pub(crate) fn close_directory(&self, handle: FileHandle) -> Option<Arc<OpenDirectory>> {
         self.directories.get(handle.0)?;
-        if let Some(notes) = &self.tree.notes {
-            notes.directories.remove(handle);
+        if let Some(tables) = &self.tree.tables {
+            tables.directories.remove(handle);
         }
         self.directories.remove(handle.0)
     }

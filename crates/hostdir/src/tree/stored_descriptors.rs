@@ -7,7 +7,7 @@ use super::inode::Inode;
 use super::lower_inode::Descriptor;
 use super::noted::Noted;
 use super::open_store::STORED_MAX;
-use crate::ledger::{Key, Strongbox};
+use crate::ledger::{FdStore, Key};
 use crate::stat::stat_open;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use thrufs::Result;
 use thrufs_abi::NodeId;
 
 impl Tree {
-    pub(crate) fn strongbox(&self) -> Option<&dyn Strongbox> {
-        self.strongbox.as_deref()
+    pub(crate) fn fd_store(&self) -> Option<&dyn FdStore> {
+        self.fd_store.as_deref()
     }
 
     /// Stores a descriptor outside this process. False if that fails: a resumed session lacks it then.
     pub(crate) fn keep(&self, key: Key, fd: BorrowedFd<'_>) -> bool {
-        let Some(strongbox) = self.strongbox() else {
+        let Some(fd_store) = self.fd_store() else {
             return false;
         };
-        match strongbox.keep(key.into(), fd) {
+        match fd_store.keep(key.into(), fd) {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(?key, %error, "cannot store a descriptor for the next worker");
@@ -35,17 +35,17 @@ impl Tree {
     }
 
     pub(crate) fn discard(&self, key: Key) {
-        if let Some(strongbox) = self.strongbox() {
-            strongbox.discard(key.into());
+        if let Some(fd_store) = self.fd_store() {
+            fd_store.discard(key.into());
         }
     }
 
     /// Names were removed: the blocks of files without names are free when this returns.
     pub(crate) fn settle_discards(&self) {
         if self.discarded.swap(false, Ordering::SeqCst)
-            && let Some(strongbox) = self.strongbox()
+            && let Some(fd_store) = self.fd_store()
         {
-            strongbox.settle();
+            fd_store.settle();
         }
     }
 
@@ -54,7 +54,7 @@ impl Tree {
     pub(crate) fn keep_if_last_name(&self, inode: &Arc<Inode>, end: End<'_>) {
         let is_found_by_name = !inode.mount().has_handles;
         let is_in_question = inode.uses.is_open() || is_found_by_name && !inode.is_directory();
-        if self.strongbox().is_none() || !is_in_question {
+        if self.fd_store().is_none() || !is_in_question {
             return;
         }
         let Ok(descriptor) = self.descriptor(inode) else {
@@ -73,7 +73,7 @@ impl Tree {
 
     /// As [`keep_if_last_name`](Self::keep_if_last_name), for a file without a name.
     pub(crate) fn keep_inode(&self, inode: &Arc<Inode>, fd: BorrowedFd<'_>) {
-        if self.strongbox().is_none() {
+        if self.fd_store().is_none() {
             return;
         }
         // O_PATH: an open file would stay busy as long as it is stored.
@@ -110,7 +110,7 @@ impl Tree {
 
     /// A file was opened.
     pub(crate) fn was_opened(&self, inode: &Arc<Inode>) {
-        if self.strongbox.is_some() && !inode.lower.is_stored.load(Ordering::SeqCst) {
+        if self.fd_store.is_some() && !inode.lower.is_stored.load(Ordering::SeqCst) {
             self.open_store.enter(inode);
         }
     }
@@ -125,7 +125,7 @@ impl Tree {
 
     /// Stores a descriptor of an open file, or discards that of a closed one.
     pub(super) fn store_if_open(&self, inode: &Arc<Inode>) {
-        let Some(strongbox) = self.strongbox() else {
+        let Some(fd_store) = self.fd_store() else {
             return;
         };
         let is_stored = &inode.lower.is_stored;
@@ -136,7 +136,7 @@ impl Tree {
         if self.open_store.is_over() {
             return;
         }
-        let stored_max = STORED_MAX.min(strongbox.kept_max() / 2);
+        let stored_max = STORED_MAX.min(fd_store.kept_max() / 2);
         if inode.uses.is_open() {
             if let Some(descriptor) = descriptor.flatten().filter(|_| *stored < stored_max) {
                 self.store(stored, inode, &descriptor);
@@ -234,7 +234,7 @@ impl Tree {
             self.nodes.left_all(inode);
             // A descriptor that was stored while the file was open may have been discarded before that was known.
             let is_discarded = || !inode.lower.is_stored.load(Ordering::SeqCst);
-            if self.strongbox().is_some() && is_discarded() {
+            if self.fd_store().is_some() && is_discarded() {
                 self.keep_if_last_name(inode, end);
             }
         }
