@@ -23,7 +23,6 @@ use crate::config::MetricsAddress;
 use crate::control::connection::{Answer, Protocol};
 use crate::control::protocol::{Command, Reply};
 use crate::control::server::serve;
-use crate::control::socket::ControlSocketError;
 use crate::error::system_at;
 use crate::listening::{NamedSocket, SocketError, SocketFile};
 use crate::lookup;
@@ -40,11 +39,19 @@ pub(crate) struct Listening {
     pub(crate) at: String,
 }
 
-pub(crate) fn listen(address: &MetricsAddress) -> Result<Listening, ControlSocketError> {
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve metrics: {0}; use metrics=ADDRESS for another address")]
+pub(crate) struct MetricsError(#[from] SocketError);
+
+pub(crate) fn listen(address: &MetricsAddress) -> Result<Listening, MetricsError> {
+    Ok(bind(address)?)
+}
+
+fn bind(address: &MetricsAddress) -> Result<Listening, SocketError> {
     match address {
         MetricsAddress::Tcp(address) => {
             let shown = address.to_string();
-            let failed = system_at("serve metrics at", Path::new(&shown));
+            let failed = system_at("listen at", Path::new(&shown));
             let listener = TcpListener::bind(address).map_err(&failed)?;
             listener.set_nonblocking(true).map_err(&failed)?;
             let at = listener.local_addr().map_err(failed)?;
@@ -56,7 +63,7 @@ pub(crate) fn listen(address: &MetricsAddress) -> Result<Listening, ControlSocke
         }
         MetricsAddress::Socket(path) => {
             let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-                return Err(SocketError::Occupied(path.clone()).into());
+                return Err(SocketError::Occupied(path.clone()));
             };
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let directory = lookup::open(parent, flags, Mode::empty())

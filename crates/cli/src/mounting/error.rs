@@ -3,6 +3,7 @@
 use super::DeadMount;
 use crate::control::socket::ControlSocketError;
 use crate::error::{CommandError, FAILURE, StartupError, USAGE};
+use crate::metrics::MetricsError;
 use crate::options::OptionError;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) enum MountCommandError {
     Dead(#[from] DeadMount),
     #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
     Control(#[from] ControlSocketError),
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     #[error(transparent)]
     Mount(#[from] MountError),
     /// As another process of the server reported it.

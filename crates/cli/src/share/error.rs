@@ -3,6 +3,7 @@
 use crate::control::socket::ControlSocketError;
 use crate::error::{CommandError, FAILURE, StartupError, USAGE};
 use crate::listening::SocketError;
+use crate::metrics::MetricsError;
 use crate::options::OptionError;
 
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +20,8 @@ pub(crate) enum ShareError {
     Socket(#[from] SocketError),
     #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
     Control(#[from] ControlSocketError),
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// As the worker reported it.
     #[error("{0}")]
     Worker(String),

@@ -191,7 +191,8 @@ fn metrics_of_shares_are_at_a_socket_and_other_addresses_are_refused() {
     assert!(response.contains("thrufs_machines{share="), "{response}");
     let second = place.beside();
     let mut command = second.command(&format!("metrics={}", metrics.display()));
-    fails(&run(command.stderr(Stdio::piped())), 1, "listens at");
+    let said = fails(&run(command.stderr(Stdio::piped())), 1, "listens at");
+    assert!(said.contains("cannot serve metrics"), "{said}");
     guest.unmount();
     share.ends_by(Signal::TERM);
     assert!(!metrics.exists());
