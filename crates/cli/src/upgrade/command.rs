@@ -69,8 +69,8 @@ impl CommandError for UpgradeError {}
 
 /// Have running servers go on with this program, without unmounting or disconnecting virtual machines
 ///
-/// Of mounts that were mounted with the option resume=N, and of shares without resume=0: others are served by the program
-/// that started them until they are unmounted or stopped.
+/// Mounts need the option resume=N, which shares have unless it was set to 0: others are served by the program that
+/// started them until they are unmounted or stopped.
 #[derive(Parser)]
 #[command(name = "upgrade")]
 pub(crate) struct UpgradeArguments {
