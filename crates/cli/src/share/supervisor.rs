@@ -275,11 +275,10 @@ impl ShareSupervisor {
                 let mut worker = self.workers.swap_remove(index);
                 let status = worker.process.wait();
                 let status = status.map_err(system("wait for the worker"))?;
-                if self.is_proving(&worker) {
-                    self.on_proof_ended(worker)?;
-                    return Ok(Then::Continue(()));
-                }
-                return self.after_end(worker, Some(status));
+                return match self.is_proving(&worker) {
+                    true => self.on_proof_ended(worker, status),
+                    false => self.after_end(worker, Some(status)),
+                };
             }
             ShareEvent::WorkerStuck(index) => {
                 let worker = self.workers.swap_remove(index);

@@ -74,4 +74,6 @@ pub(super) struct Proof {
     pub(super) deadline: Instant,
     /// Which resumes a machine; `None` before it is ready.
     pub(super) process: Option<u32>,
+    /// How many machines were to be resumed until now.
+    pub(super) given: u32,
 }

@@ -14,7 +14,7 @@
 //! execve(2) closes what it does not hand over, and waits for threads. Neither must wait for a peer: what peers have sent
 //! is handed over in a socket, and closed here before, for a limited time.
 
-use super::{END_TIMEOUT, ShareSupervisor};
+use super::{END_TIMEOUT, ShareSupervisor, Then};
 use crate::channel::wait_for_threads;
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
@@ -43,7 +43,7 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::apart::Apart;
@@ -54,6 +54,9 @@ const FRONT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// For a worker of the new program to get ready, and to resume a machine.
 const PROVING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most machines of which one is to show that the new program serves: they may disconnect.
+const GIVEN_MAX: u32 = 8;
 
 /// For killed workers to end. A machine whose worker does not is disconnected, as after a death.
 const WORKERS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -172,6 +175,7 @@ impl ShareSupervisor {
         self.proof = Some(Proof {
             deadline: Instant::now() + PROVING_TIMEOUT,
             process: None,
+            given: 0,
         });
         match self.start_worker() {
             Ok(()) => Ok(()),
@@ -271,6 +275,7 @@ impl ShareSupervisor {
         connection.proxy().take_served();
         if let Some(proof) = &mut self.proof {
             proof.process = Some(process);
+            proof.given += 1;
             proof.deadline = Instant::now() + PROVING_TIMEOUT;
         }
         self.give(connection);
@@ -289,7 +294,19 @@ impl ShareSupervisor {
     pub(super) fn on_proof_ended(
         &mut self,
         mut worker: Foreign<ShareWorker>,
-    ) -> Result<(), ShareError> {
+        status: ExitStatus,
+    ) -> Result<Then, ShareError> {
+        let connection = worker.connection.as_ref();
+        if connection.is_some_and(|it| !it.proxy().is_connected()) {
+            let ended = self.after_end(worker, Some(status));
+            return match ended {
+                Ok(Then::Continue(())) => self.prove_with_another().map(Then::Continue),
+                ended => {
+                    self.finish_upgrade(Err("the share ends".to_owned()));
+                    ended
+                }
+            };
+        }
         if let Some(upgrade) = &mut self.upgrade {
             upgrade.failure = worker.exit_reason.take();
         }
@@ -299,7 +316,19 @@ impl ShareSupervisor {
             self.orphans.push_front(connection);
         }
         self.close(worker);
-        self.go_back("ended before it served")
+        self.go_back("ended before it served").map(Then::Continue)
+    }
+
+    /// The machine that was to show that the new program serves has disconnected: another one shows it, if there is one.
+    fn prove_with_another(&mut self) -> Result<(), ShareError> {
+        match &mut self.proof {
+            Some(proof) if proof.given < GIVEN_MAX => proof.process = None,
+            _ => return self.go_back("has nobody to serve: virtual machines disconnect"),
+        }
+        match self.start_worker() {
+            Ok(()) => Ok(()),
+            Err(error) => self.go_back(&format!("does not start ({error})")),
+        }
     }
 
     /// A worker of the new program does not serve: those of the old one do.
