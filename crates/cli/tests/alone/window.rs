@@ -5,6 +5,7 @@ mod policy;
 mod set_ids;
 mod set_ups;
 
+use crate::ground::copied_program;
 use crate::ground::prelude::*;
 use crate::ground::share::Place;
 use crate::resume::{kill, replace};
@@ -320,16 +321,16 @@ fn only_open_files_are_mapped_and_as_they_may_be_written() {
 }
 
 /// One thread of the guest uses each file, and knows what is in it.
-#[test]
-fn mappings_stay_right_when_workers_are_killed() {
-    const KILLS: usize = 12;
+fn mappings_stay_right(times: usize, disturb: impl Fn(&Place, &Path, usize)) {
     const PAGES: u64 = 3 * DAX_RANGE_BYTES / 4096;
     for config in BOTH {
         let place = Place::new();
         for file in 0..4 {
             put(&place, &format!("{file}.img"), 3 * RANGE);
         }
-        let mounted = Mounted::new(&place, ",resume=1000", config);
+        let control = place.path("control");
+        let more = format!(",resume=1000,control={}", control.display());
+        let mounted = Mounted::new(&place, &more, config);
         let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
         let dax = mounted.dax();
         std::thread::scope(|scope| {
@@ -359,18 +360,36 @@ fn mappings_stay_right_when_workers_are_killed() {
                     std::mem::forget(stops);
                 });
             }
-            for _ in 0..KILLS {
+            let _stop = thrufs_testing::StopAll(&stop);
+            for count in 0..times {
                 let before = steps.load(Ordering::SeqCst);
                 wait_for("progress", || {
                     stop.load(Ordering::SeqCst) || steps.load(Ordering::SeqCst) > before + 50
                 });
-                kill(&place);
+                disturb(&place, &control, count);
             }
-            stop.store(true, Ordering::SeqCst);
         });
         assert_eq!(mounted.window.counts().announcements_failed, 0);
         mounted.end();
     }
+}
+
+#[test]
+fn mappings_stay_right_when_workers_are_killed() {
+    mappings_stay_right(12, |place, _, _| {
+        kill(place);
+    });
+}
+
+#[test]
+fn mappings_stay_right_when_the_share_is_upgraded() {
+    let beside = TempDir::new().unwrap();
+    let programs = [copied_program(beside.path()), THRUFS.into()];
+    mappings_stay_right(6, |place, control, count| {
+        let mut upgrade = Command::new(&programs[count % 2]);
+        upgrade.arg("upgrade").arg("--control").arg(control);
+        succeeded(&run(upgrade.arg(&place.socket)));
+    });
 }
 
 #[test]
