@@ -2,6 +2,7 @@ use super::backend_channel::{MAP, hear_request, map, opened, reply_to};
 use super::*;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::io::{Read, Write};
+use thrufs_testing::wait_until;
 use wire::VERSION;
 
 fn soon() -> Instant {
@@ -58,7 +59,10 @@ fn what_the_front_end_has_set_and_half_a_message_are_resumed() {
     assert_eq!(hear(&second).request(), Some(code::GET_QUEUE_NUM));
     reply(&second, code::GET_QUEUE_NUM, &3_u64.to_le_bytes());
     assert_eq!(hear(&play.front_end).u64_at(0), Some(3));
-    // The proxy has read it now, in part.
+    // The proxy reads it now, in part.
+    wait_until("the half to be read", || {
+        rustix::io::ioctl_fionread(&play.proxy.front_end) == Ok(0)
+    });
     drop(second);
     let play = play.resumed();
     (&play.front_end).write_all(&call[13..]).unwrap();
@@ -121,6 +125,19 @@ fn a_front_end_that_is_held_waits_and_tells_whether_it_migrates() {
         play.proxy.release();
         assert_eq!(hear(&worker).request(), Some(code::SET_OWNER));
     }
+}
+
+#[test]
+fn a_guest_migrates_on_by_the_next_proxy() {
+    let play = Play::new();
+    let worker = play.worker();
+    messages_of(&worker);
+    play.say(code::SET_DEVICE_STATE_FD, &[0; 8], &[&memory()]);
+    hear(&worker);
+    reply(&worker, code::SET_DEVICE_STATE_FD, &0_u64.to_le_bytes());
+    hear(&play.front_end);
+    drop(worker);
+    assert!(play.resumed().proxy.hold(soon()).unwrap());
 }
 
 #[test]
